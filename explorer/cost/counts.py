@@ -15,7 +15,7 @@ from explorer.devices.model import PAGE_BYTES, Device
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis
 from explorer.ir.patterns.scatter import Scatter
-from explorer.tile.rewriting.register_tiles import WASTE_RATIO
+from explorer.tile.rewriting.register_tiles import rows_in_runs
 from explorer.tile.rewriting.vectorise import SIDES
 
 Extents = Mapping[str, int]  # of each axis of a compute
@@ -117,27 +117,20 @@ def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, devic
 
 
 def run_of_rows(f: Facts, sides: Sides, micro: Micro) -> int | None:
-    """How many rows follow each other a constant distance apart, where register tiles iterate over
-    those and the last one is moved back; None where rows stand in a table.
+    """How many rows follow each other in the runs that register tiles go over, as the rewrite of
+    register tiles decides; None where rows stand in a table.
     """
     assert f.found is not None
     rows, full = f.found.rows, sides.full
     if not rows or not f.registers:
         return None
-    run = None
-    if f.joined and sides.inner_rows_whole(f):
-        inner = prod(full[a.name] for a in rows[1:])
-        known = inner if sides.clipped(rows[0]) else inner * full[rows[0].name]
-        if known >= micro.rows:
-            run = prod(sides.size[a.name] for a in rows)
-    elif len(rows) > 1:
-        last, here = full[rows[-1].name], sides.size[rows[-1].name]
-        wasted = -(-last // micro.rows) * micro.rows > last * WASTE_RATIO
-        if min(last, here) >= micro.rows and not wasted:
-            run, known = here, 1 if sides.clipped(rows[-1]) else last
-    if run is None or (known % micro.rows and not f.settled):
+    sizes = [full[a.name] for a in rows]
+    fixed = [not sides.clipped(a) for a in rows]
+    joined, least = f.joined and sides.inner_rows_whole(f), sides.size[rows[-1].name]
+    found = rows_in_runs(sizes, fixed, least, joined, micro.rows)
+    if found is None or not (found.exact or f.settled):
         return None
-    return run
+    return prod(sides.size[a.name] for a in rows[-found.axes :])
 
 
 def _count_edges(

@@ -6,7 +6,8 @@ plain arithmetic runs on the accumulators before they leave the registers.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine
@@ -103,38 +104,51 @@ def _run_of(s: Panels, operands: tuple[Fetch, ...]) -> Run | None:
     The last tile of a run is moved back until it is full: some rows are computed twice, which an
     epilogue that reads what may be written does not allow.
     """
-    rows, inner = s.micro.rows, s.rows[-1]
+    inner = s.rows[-1]
     fetched = (s.contract.a, *operands)
     if any(not isinstance(f.offset.factor(inner.axis), int) for f in fetched):
         return None
-    found = None
-    if all(_is_one_run(f.offset, s.rows) for f in fetched):
-        rest = product(tuple(x.size for x in s.rows[1:]))
-        found = _run((), _size(s.rows), rest, rows)
-    if found is None and len(s.rows) > 1 and isinstance(inner.size, int):
-        size = inner.size
-        wasted = -(-size // rows) * rows > size * WASTE_RATIO
-        if _is_fixed(inner) and not wasted:
-            found = _run(s.rows[:-1], size, size, rows)
-        elif inner.least >= rows and not wasted:
-            found = Run(s.rows[:-1], False)
+    joined = all(_is_one_run(f.offset, s.rows) for f in fetched)
+    sizes, fixed = tuple(x.size for x in s.rows), tuple(_is_fixed(x) for x in s.rows)
+    found = rows_in_runs(sizes, fixed, inner.least, joined, s.micro.rows)
     if found is None or (not found.exact and any(_may_change(f, s) for f in operands[1:])):
         return None
-    return found
+    return Run(s.rows[: len(s.rows) - found.axes], found.exact)
 
 
-def _run(outer: tuple[Span, ...], size: Dim | None, least: Dim, rows: int) -> Run | None:
-    known = size if isinstance(size, int) else least
-    if not isinstance(known, int) or known < rows:
+@dataclass(frozen=True, slots=True)
+class RowsInRuns:
+    """Of the row axes, how many of the last ones a run goes over, and whether whole register tiles
+    are all of it in every task.
+    """
+
+    axes: int
+    exact: bool
+
+
+def rows_in_runs(
+    sizes: Sequence[Dim], fixed: Sequence[bool], least: Dim, joined: bool, rows: int
+) -> RowsInRuns | None:
+    """Whether register tiles of so many rows go over runs: over all row axes where they are joined,
+    a constant step apart; else over the last one, unless tiles at its end would be wasted. None:
+    rows stand in a table.
+
+    `sizes` are a tile's, `fixed` which of them no task has less of, `least` what every task has of
+    the last axis. What a cost model knows before there is a program is enough.
+    """
+    if joined:
+        inner = product(tuple(sizes[1:]))
+        known = product(tuple(sizes)) if fixed[0] else inner
+        known = known if isinstance(known, int) else inner
+        if isinstance(known, int) and known >= rows:
+            return RowsInRuns(len(sizes), known % rows == 0)
+    last = sizes[-1]
+    if len(sizes) == 1 or not isinstance(last, int):
         return None
-    return Run(outer, known % rows == 0)
-
-
-def _size(rows: tuple[Span, ...]) -> Dim | None:
-    """How many rows there are in every task; None where the first axis may be cut short."""
-    if rows[0].clip_low or rows[0].clip_high:
+    wasted = -(-last // rows) * rows > last * WASTE_RATIO
+    if wasted or not isinstance(least, int) or (last if fixed[-1] else least) < rows:
         return None
-    return product(tuple(x.size for x in rows))
+    return RowsInRuns(1, fixed[-1] and last % rows == 0)
 
 
 def _is_fixed(s: Span) -> bool:
