@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from _thread import RLock
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
@@ -23,23 +24,18 @@ _every: WeakValueDictionary[int, ForkLock] = WeakValueDictionary()
 _forking = threading.local()  # what a thread that forks holds, and what it did not get
 
 
-class ForkLock:
+class ForkLock(RLock):  # type: ignore[misc]  # CPython's may be a base
     """A lock of which no other thread holds the inside while a process forks: what it guards is
     whole in the child, where it is free. A thread may take it again while it holds it.
 
     A fork takes all locks in the order in which they were made: one that is held while another one
-    is taken must be the older.
+    is taken must be the older. It is taken and given back by C code alone: Ctrl-C in a method of
+    ours, between the two, left it taken, and the next thread that wanted it waited for ever.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        super().__init__()
         _every[next(_numbers)] = self
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 def waits_for(rank: int, lock: AbstractContextManager[Any]) -> None:
@@ -68,13 +64,13 @@ def _before() -> None:
         lock.__enter__()
     _forking.held, _forking.missed = [], []
     for _, one in sorted(_every.items()):
-        found = one._lock.acquire(timeout=PATIENCE_SECONDS)
+        found = one.acquire(timeout=PATIENCE_SECONDS)
         (_forking.held if found else _forking.missed).append(one)
 
 
 def _after() -> None:
     for one in reversed(_forking.held):
-        one._lock.release()
+        one.release()
     for lock in reversed(_forking.awaited):
         lock.__exit__(None, None, None)
     _forking.held, _forking.awaited = [], []
@@ -83,7 +79,7 @@ def _after() -> None:
 def _after_in_child() -> None:
     _after()
     for one in _forking.missed:
-        one._lock = threading.RLock()
+        one._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):
