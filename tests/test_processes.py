@@ -246,7 +246,7 @@ held, stop = threading.Event(), threading.Event()
 def holds():
     every = [one for _, one in sorted(forking._every.items())]
     assert len(every) > 8
-    for one in every: one._lock.acquire()
+    for one in every: one.acquire()
     held.set(); stop.wait()
 threading.Thread(target=holds, daemon=True).start()
 held.wait()
