@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from explorer.autodiff.branches import own
 from explorer.autodiff.differentiating import Differentiating, is_active_type
 from explorer.autodiff.loop_stacks import Stacked, without
-from explorer.autodiff.trip_sums import TripSum, trip_sum
+from explorer.autodiff.trip_sums import TripSum, copied_from, trip_sum
 from explorer.ir.affine import affine, var
 from explorer.ir.calls import Loop, OpCall, ShapeOf, Var
 from explorer.ir.kernel import Axis, Read
@@ -221,19 +221,26 @@ class _Reverser:
             if is_row(b, parts.body.params[0]) and b.reads[0].name in arrays
         }
         outside |= {v.name: v for b in body for v in b.reads if v.name in constants}
-        numbers = {v.name: n for n, v in enumerate(rows) if v is not None}
+        copied = copied_from(body)
+
+        def first(var: Var) -> str:
+            return copied.get(var.name, var.name)
+
+        numbers = {first(v): n for n, v in enumerate(rows) if v is not None}
 
         def number(var: Var) -> int:
-            if var.name not in numbers:
-                numbers[var.name] = len(rows) + len(self.stacked)
+            if first(var) not in numbers:
+                numbers[first(var)] = len(rows) + len(self.stacked)
                 self.stacked.append(var)
-            return numbers[var.name]
+            return numbers[first(var)]
+
+        def known(var: Var) -> bool:
+            return first(var) in numbers
 
         carried = []
         for p, arg in self.sums:
             part, later = found.get(p.name), None
             if part is not None:
-                known = numbers.keys()
                 later = trip_sum(part, body, outside, of_rows, number, known, self.around.env)
             if later is None:
                 carried.append((p, arg))

@@ -8,7 +8,7 @@ A sum that is carried is read and written in each trip, and its products are as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.ir.affine import Affine, affine
@@ -17,6 +17,7 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, Read
 from explorer.ir.program import Binding
 from explorer.ir.shapes.dims import Dim, ShapeEnv, evaluate_dim, product
+from explorer.passes.copies.copy_maps import AffineMap, copy_map
 from explorer.passes.pipeline.names import fresh
 
 
@@ -60,7 +61,7 @@ def trip_sum(
     around: Mapping[str, Var],
     rows: Mapping[str, Var],
     number: Callable[[Var], int],
-    known: Container[str],
+    known: Callable[[Var], bool],
     env: ShapeEnv,
 ) -> TripSum | None:
     """What a trip adds to a sum, where stacking what it is made of moves less than carrying the
@@ -68,7 +69,7 @@ def trip_sum(
 
     `around`: values of the loop that no trip changes, by their names in its body; `rows`: values
     that are rows of the trip's number of one around it. All others are stacked: `number` says as
-    which result, and those in `known` are so anyway.
+    which result, and those that are `known` are so anyway.
     """
     made = next((b for b in body if part in b.vars), None)
     if made is None or not isinstance(made.expr, KernelCall):
@@ -76,15 +77,26 @@ def trip_sum(
     call = made.expr
     if len(call.kernel.computes) != 1 or not _is_plain(call.kernel.computes[0]):
         return None
-    new = [
-        v for v in call.args if v.name not in around and v.name not in rows and v.name not in known
-    ]
+    outside = around.keys() | rows.keys()
+    new = [v for v in call.args if v.name not in outside and not known(v)]
     if sum(_elements(v, env) for v in new) >= _elements(part, env):
         return None
     args = [around.get(v.name) or rows.get(v.name) for v in call.args]
     given = tuple(a or number(v) for a, v in zip(args, call.args, strict=True))
     of_rows = zip(call.kernel.inputs, call.args, strict=True)
     return TripSum(call, given, frozenset(n for n, v in of_rows if v.name in rows))
+
+
+def copied_from(body: Iterable[Binding]) -> Mapping[str, str]:
+    """By the name of each value that is a copy of another, as the adjoints of what is added are,
+    the name of the first of them.
+    """
+    found: dict[str, str] = {}
+    for b in body:
+        match copy_map(b):
+            case source, AffineMap() as m if m.index == m.pattern and m.source == m.result:
+                found[b.name] = found.get(source.name, source.name)
+    return found
 
 
 def _is_plain(c: Compute) -> bool:

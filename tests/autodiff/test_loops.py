@@ -85,14 +85,16 @@ def test_gradients_of_products_in_a_loop_whose_trips_only_a_run_counts() -> None
     check(until_large, some(3, 3), np.full((2, 3), 9.0))  # no trip
 
 
-def reversed_loop(f: Any, *shapes: tuple[int, ...]) -> tuple[list[Binding], Loop, Function, Loop]:
-    """What the gradient by the second argument is made of: the main body, the loop, the body of
-    the reversed one, and that.
+def reversed_loop(
+    f: Any, *shapes: tuple[int, ...], by: tuple[int, ...] = (1,)
+) -> tuple[list[Binding], Loop, Function, Loop]:
+    """What the gradient by the second argument, or by these, is made of: the main body, the loop,
+    the body of the reversed one, and that.
     """
     types = [explorer.tensor("float32", *shape) for shape in shapes]
 
     def slope(x: Any, w: Any, h: Any) -> Any:
-        return explorer.grad(lambda *args: f(*args).sum(), argnums=1)(x, w, h)
+        return explorer.grad(lambda *args: f(*args).sum(), argnums=by)(x, w, h)
 
     model = explorer.trace(slope)(*types)
     program = explorer.compile(model, until="legalized").program
@@ -136,6 +138,15 @@ def test_a_loop_stacks_no_more_than_its_reverse_reads() -> None:
     assert first.scans == 1  # the states, for the weight: no product is read
     _, first, _, _ = reversed_loop(plain, (5, 2, 8), (8, 8), (2, 8))
     assert first.scans == 2
+
+
+@pytest.mark.parametrize("f", [plain, gated])
+def test_an_adjoint_that_rows_get_and_a_sum_behind_the_loop_reads_is_stacked_once(f: Any) -> None:
+    wide = 8 if f is plain else 24
+    shapes = (11, 2, wide), (8, wide), (2, 8)
+    _, _, _, alone = reversed_loop(f, *shapes)
+    _, _, _, both = reversed_loop(f, *shapes, by=(0, 1))
+    assert alone.scans == both.scans == 1
 
 
 def test_products_over_rows_of_unknown_number_get_their_gradients() -> None:
