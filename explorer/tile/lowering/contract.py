@@ -4,7 +4,7 @@ behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -83,6 +83,9 @@ def contract(
     if left is None:
         return None
     a, depth, grouped, group = left
+    part = packed_part(p, found, depth, column)
+    if part is not None:
+        depth = tuple(part if x.name == part.name else x for x in depth)
     names = frozenset(x.name for x in depth)
     extents = padded_extents(depth, group)
     walk = segments(tuple(a.offset.factor(x.name) for x in depth), extents)
@@ -110,7 +113,11 @@ def contract(
     finish = _epilogue(p, c, epilogue, mine, column)
     finish, copies = turned_tile(p, name, rows, column, finish)
     panels = Panels(rows, column, micro, inner, table, finish)
-    body: tuple[Statement, ...] = (*prepare, *_in_blocks(p, panels, c), *copies)
+    if part is None:
+        parts = [*prepare, *_in_blocks(p, panels, c)]
+    else:
+        parts = _packed_in_parts(p, found, c, part, a, prepare, panels)
+    body: tuple[Statement, ...] = (*parts, *copies)
     for axis in reversed(found.batch):
         body = (For(spans[axis.name], body),)
     return [*grouped, *body]
@@ -155,6 +162,61 @@ def _with_sum(p: Places, expr: Expr, tensor: str, mine: Fetch) -> TileExpr:
             return p.resolve(expr, {})
 
 
+def packed_part(
+    p: Places, found: Contraction, depth: tuple[Axis, ...], column: Span
+) -> Axis | None:
+    """The summed axis that goes around all others of the right operand, as long as it is in one
+    block of the depth: so much is packed and multiplied at a time, and panels of that block alone
+    are held. None where nothing is packed in the tile, or no equal parts are as long as a block.
+    """
+    extents = [x.extent for x in depth]
+    block, ahead = p.tiling.depth_block, found.b.tensor in p.kernel.constants
+    grouped = group_of(p.kernel.dtype(found.a.tensor)) > 1
+    if not block or ahead or grouped or not all(isinstance(n, int) for n in extents):
+        return None
+    source = p.element(found.b, {})
+    steps = [source.offset.factor(x.name) for x in depth]
+    total = prod(int(n) for n in extents)
+    known = all(isinstance(s, int) for s in steps)
+    if not known or total <= block or _lies_as_panels(p, found, depth, column, source):
+        return None
+    _, around = max(zip(steps, depth, strict=True), key=lambda pair: abs(int(pair[0])))
+    whole = int(around.extent)
+    rest = total // whole
+    parts = [n for n in range(1, whole) if whole % n == 0 and block < 4 * n * rest <= 4 * block]
+    return replace(around, extent=max(parts)) if parts else None
+
+
+def _packed_in_parts(
+    p: Places,
+    found: Contraction,
+    c: Compute,
+    part: Axis,
+    a: Fetch,
+    prepare: list[Pack],
+    whole: Panels,
+) -> list[Statement]:
+    """Each part of the depth packed, then multiplied."""
+    size, k = int(part.extent), whole.contract
+    extent = next(int(x.extent) for x in found.depth if x.name == part.name)
+    left = a.offset.factor(part.name) * size
+    right = p.element(found.b, {}).offset.factor(part.name) * size
+
+    def from_part(fetch: Fetch, number: Affine, step: Dim) -> Fetch:
+        return replace(fetch, offset=fetch.offset + number * step)
+
+    def of(number: Affine, _: int, target: Fetch, expr: TileExpr) -> list[Statement]:
+        packs = [replace(s, source=from_part(s.source, number, right)) for s in prepare]
+        b = k.b if packs else from_part(k.b, number, right)
+        inner = replace(k, a=from_part(k.a, number, left), b=b)
+        return [
+            *packs,
+            replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr)),
+        ]
+
+    return _summed(p, whole, c, extent, size, of)
+
+
 def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
     """The depth in blocks, so that a panel of both operands stays in cache: the sums so far rest in
     scratch in between.
@@ -162,25 +224,42 @@ def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
     block, k = p.tiling.depth_block, whole.contract
     if not block or not isinstance(k.depth, int) or len(k.segment_values) > 1 or k.depth <= block:
         return [whole]
-    count = -(-k.depth // block)
-    ranges = p.regions.tensors[c.out]
-    partial = p.scratch(f"{c.out}_partial", ranges, p.kernel.dtype(c.out)).at(c.target)
-    acc = Fetch(k.acc, var("_r") * whole.micro.columns + var(whole.columns.axis) - var("_j"))
-    so_far = Do("add", (acc, partial))
 
-    def part(number: Affine, depth: int, target: Fetch, expr: TileExpr) -> Panels:
+    def of(number: Affine, depth: int, target: Fetch, expr: TileExpr) -> list[Statement]:
         a = replace(k.a, offset=k.a.offset + number * (block * k.a_step))
         b = replace(k.b, offset=k.b.offset + number * (block * k.b_step))
         inner = replace(k, a=a, b=b, depth=depth)
-        return replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr))
+        return [replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr))]
 
+    return _summed(p, whole, c, k.depth, block, of)
+
+
+def _summed(
+    p: Places,
+    whole: Panels,
+    c: Compute,
+    depth: int,
+    block: int,
+    part: Callable[[Affine, int, Fetch, TileExpr], list[Statement]],
+) -> list[Statement]:
+    """The parts of a depth one after another: the sums so far rest in scratch, and the last part
+    goes on with what is done to a register tile. `part`: a block by its number, its steps, where
+    its sums go and what goes there.
+    """
+    count = -(-depth // block)
+    ranges = p.regions.tensors[c.out]
+    partial = p.scratch(f"{c.out}_partial", ranges, p.kernel.dtype(c.out)).at(c.target)
+    acc = Fetch(
+        whole.contract.acc, var("_r") * whole.micro.columns + var(whole.columns.axis) - var("_j")
+    )
+    so_far = Do("add", (acc, partial))
     last = with_loads(whole.epilogue.expr, lambda f: so_far if f == acc else f)
-    out: list[Statement] = [part(Affine(), block, partial, acc)]
+    out = part(Affine(), block, partial, acc)
     if count > 2:
         span = Span("_block", Affine((), 1), count - 2, count)
-        out.append(For(span, (part(var("_block"), block, partial, so_far),)))
-    rest = k.depth - (count - 1) * block
-    return [*out, part(Affine((), count - 1), rest, whole.epilogue.target, last)]
+        out.append(For(span, tuple(part(var("_block"), block, partial, so_far))))
+    rest = depth - (count - 1) * block
+    return [*out, *part(Affine((), count - 1), rest, whole.epilogue.target, last)]
 
 
 def _columns(
@@ -189,7 +268,7 @@ def _columns(
     depth: tuple[Axis, ...],
     column: Span,
     total: Dim,
-) -> tuple[Fetch, int, list[Statement]] | None:
+) -> tuple[Fetch, int, list[Pack]] | None:
     """The right operand as panels: packed ahead if constant, in place if rows of it are panels,
     else packed into scratch.
     """
@@ -203,19 +282,8 @@ def _columns(
         first = _first_packed(column.base, lanes)
         packed = _packed_ahead(p, found, depth, source, total, group, first)
         return None if packed is None else (packed, lanes * group, [])
-    steps = tuple(source.offset.factor(x.name) for x in depth)
-    walk = segments(steps, tuple(x.extent for x in depth))
-    in_place = (
-        not p.tiling.pack
-        and group == 1
-        and source.offset.factor(column.axis) == 1
-        and walk is not None
-        and len(walk[0]) == 1
-        and not column.clip_high
-        and isinstance(column.size, int)
-        and column.size % lanes == 0
-    )
-    if in_place and walk is not None:
+    walk = _lies_as_panels(p, found, depth, column, source)
+    if walk is not None:
         offset = source.offset.without(names).substitute({column.axis: var("_j")})
         return Fetch(source.buffer, offset), walk[2], []
     size = product((ceil_div(column.size, lanes), lanes, total))
@@ -227,6 +295,26 @@ def _columns(
         lanes * group,
         [Pack(panels, source, column, over, lanes, group)],
     )
+
+
+def _lies_as_panels(
+    p: Places, found: Contraction, depth: tuple[Axis, ...], column: Span, source: Fetch
+) -> tuple[tuple[int, ...], Dim, int] | None:
+    """The one run of the depth, where rows of the right operand are panels as they lie."""
+    lanes = p.tiling.micro.over(found.column.extent).columns
+    steps = tuple(source.offset.factor(x.name) for x in depth)
+    walk = segments(steps, tuple(x.extent for x in depth))
+    lies = (
+        not p.tiling.pack
+        and group_of(p.kernel.dtype(found.a.tensor)) == 1
+        and source.offset.factor(column.axis) == 1
+        and walk is not None
+        and len(walk[0]) == 1
+        and not column.clip_high
+        and isinstance(column.size, int)
+        and column.size % lanes == 0
+    )
+    return walk if lies else None
 
 
 def _first_packed(base: Affine, lanes: int) -> Dim:
