@@ -1,7 +1,7 @@
 """Peak memory of training steps: kept, computed again, and PyTorch's.
 
-    python -m tests.benchmarks.step_memory [--models mlp,cnn,gpt,bert] [--threads 2] [--share 0]
-        [--seconds 3] [--budget 0]
+    python -m tests.benchmarks.step_memory [--models mlp,cnn,resnet18,lstm,gpt,bert] [--threads 2]
+        [--share 0] [--seconds 3] [--budget 0]
 
 A step is forward, backward and Adam's update; parameters, moments and data are there before. What
 it takes beside them is planned (the arena) and measured: the greatest resident set of a process of
@@ -86,12 +86,13 @@ def theirs(name: str, batch: int, threads: int) -> Step:
     from tests.benchmarks.step_memory_models import Torch
 
     torch.set_num_threads(threads)
-    _, params, data = drawn(name, batch)
+    _, params, _ = drawn(name, batch)
     mine = {n: torch.nn.Parameter(torch.tensor(a)) for n, a in params.items()}
     optimizer = torch.optim.Adam(mine.values(), lr=1e-3, fused=True)
 
-    def stepping(batch: int, data: list[torch.Tensor]) -> Step:
-        loss, _, _ = MODELS[name](np.random.default_rng(0), batch)
+    def stepping(batch: int) -> Step:
+        loss, _, arrays = drawn(name, batch)
+        data = [torch.tensor(a) for a in arrays]
 
         def run() -> float:
             optimizer.zero_grad(set_to_none=True)
@@ -102,14 +103,13 @@ def theirs(name: str, batch: int, threads: int) -> Step:
 
         return run
 
-    whole = [torch.tensor(a) for a in data]
-    stepping(1, [t[:1] for t in whole])()
+    stepping(1)()
     with torch.no_grad():
         for parameter, first in zip(mine.values(), params.values(), strict=True):
             parameter.copy_(torch.tensor(first))
     optimizer.state.clear()
     optimizer.zero_grad(set_to_none=True)
-    return stepping(batch, whole)
+    return stepping(batch)
 
 
 def made(way: str, name: str, batch: int, threads: int, share: float) -> tuple[Step, int]:

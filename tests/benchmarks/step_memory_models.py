@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+import explorer
+from tests.benchmarks.training_models.shapes import blocks_of
+
 Arrays = dict[str, np.ndarray]
 Loss = Callable[[Any, Any, Any, Any], Any]  # of the functions, parameters, data and targets
-LAYERS, WIDTH, WORDS, LENGTH, HEADS = 4, 128, 512, 128, 4
+LAYERS, WIDTH, WORDS, LENGTH, HEADS, UNITS = 4, 128, 512, 128, 4, 128
 
 
 class Torch:
@@ -22,7 +25,11 @@ class Torch:
     def __init__(self, torch: ModuleType) -> None:
         f = torch.nn.functional
         self.relu, self.gelu = f.relu, f.gelu
-        self.conv = lambda x, w: f.conv2d(x, w, padding=1)
+        self.conv = lambda x, w, stride=1, padding=1: f.conv2d(x, w, None, stride, padding)
+        self.max_pool = lambda x: f.max_pool2d(x, 3, 2, 1)
+        self.batch_norm = lambda x, scale, shift: f.batch_norm(
+            x, None, None, scale, shift, training=True
+        )
         self.norm = lambda x, s: f.rms_norm(x, (WIDTH,), s, 1e-5)
         self.log_softmax = lambda x: f.log_softmax(x, -1)
         self.picked = lambda x, y: x.gather(-1, y)
@@ -30,6 +37,12 @@ class Torch:
             q, k, v, is_causal=causal
         )
         self.swapped = lambda x: x.transpose(1, 2)
+        self.torch = torch
+
+    def lstm(self, x: Any, w: Any, u: Any, b: Any) -> Any:
+        zero = self.torch.zeros(1, x.shape[1], UNITS)
+        weights = w.T, u.T, b, self.torch.zeros(4 * UNITS)
+        return self.torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, False)[1][0]
 
 
 class Ours:
@@ -38,7 +51,10 @@ class Ours:
     def __init__(self, enp: ModuleType) -> None:
         self.enp = enp
         self.relu, self.gelu = enp.relu, enp.gelu
-        self.conv = lambda x, w: enp.conv(x, w, padding=1)
+        self.conv = lambda x, w, stride=1, padding=1: enp.conv(
+            x, w, strides=stride, padding=padding
+        )
+        self.max_pool = lambda x: enp.max_pool(x, 3, strides=2, padding=1)
         self.norm = enp.rms_norm
         self.log_softmax = lambda x: enp.log_softmax(x, axis=-1)
         self.picked = lambda x, y: enp.take_along_axis(x, y, axis=-1)
@@ -50,6 +66,22 @@ class Ours:
             mask = np.tri(LENGTH, dtype=bool)
             scores = scores + np.where(mask, 0.0, -1e9).astype(np.float32)
         return self.enp.softmax(scores, axis=-1) @ v
+
+    def batch_norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        mean = x.mean(axis=(0, 2, 3), keepdims=True)
+        variance = ((x - mean) ** 2).mean(axis=(0, 2, 3), keepdims=True)
+        scale, shift = (a.reshape((-1, 1, 1)) for a in (scale, shift))
+        return (x - mean) / self.enp.sqrt(variance + 1e-5) * scale + shift
+
+    def lstm(self, x: Any, w: Any, u: Any, b: Any) -> Any:
+        def cell(state: Any, row: Any) -> Any:
+            h, c = state
+            i, f, g, o = self.enp.split(row + h @ u, 4, axis=1)
+            c = self.enp.sigmoid(f) * c + self.enp.sigmoid(i) * self.enp.tanh(g)
+            return (self.enp.sigmoid(o) * self.enp.tanh(c), c), None
+
+        zero = self.enp.zeros((x.shape[1], UNITS), "float32")
+        return explorer.scan(cell, (zero, zero), x @ w + b)[0][0]
 
 
 def mlp(draw: np.random.Generator, batch: int) -> tuple[Loss, Arrays, tuple[np.ndarray, ...]]:
@@ -104,10 +136,56 @@ def transformer(
     return loss, params, (x, np.roll(x, -1, 1)[..., None])
 
 
+def resnet18(draw: np.random.Generator, batch: int) -> tuple[Loss, Arrays, tuple[np.ndarray, ...]]:
+    """At its full widths with the statistics of the batch, on images of 64 x 64."""
+    params: Arrays = {"w": draw.normal(size=(512, 10)) / 23, "b": np.zeros(10)}
+
+    def add(name: str, inputs: int, outputs: int, size: int) -> None:
+        scale = np.sqrt(2 / (outputs * size * size))
+        params[name] = draw.normal(size=(outputs, inputs, size, size)) * scale
+        params[f"{name}.scale"], params[f"{name}.shift"] = np.ones(outputs), np.zeros(outputs)
+
+    add("stem", 3, 64, 7)
+    for name, inputs, outputs, stride in blocks_of():
+        add(f"{name}.a", inputs, outputs, 3)
+        add(f"{name}.b", outputs, outputs, 3)
+        if stride > 1:
+            add(f"{name}.short", inputs, outputs, 1)
+
+    def loss(np_: Any, p: Any, x: Any, y: Any) -> Any:
+        def part(name: str, x: Any, stride: int, padding: int) -> Any:
+            z = np_.conv(x, p[name], stride, padding)
+            return np_.batch_norm(z, p[f"{name}.scale"], p[f"{name}.shift"])
+
+        x = np_.max_pool(np_.relu(part("stem", x, 2, 3)))
+        for name, _, _, stride in blocks_of():
+            z = np_.relu(part(f"{name}.a", x, stride, 1))
+            kept = part(f"{name}.short", x, stride, 0) if stride > 1 else x
+            x = np_.relu(part(f"{name}.b", z, 1, 1) + kept)
+        return -np_.picked(np_.log_softmax(x.mean((2, 3)) @ p["w"] + p["b"]), y).mean()
+
+    x = draw.normal(size=(batch, 3, 64, 64))
+    return loss, params, (x, draw.integers(0, 10, (batch, 1)))
+
+
+def lstm(draw: np.random.Generator, batch: int) -> tuple[Loss, Arrays, tuple[np.ndarray, ...]]:
+    """One layer of 128 units over 128 steps."""
+    params = {name: draw.normal(size=(UNITS, 4 * UNITS)) / 11 for name in "wu"}
+    params |= {"b": np.zeros(4 * UNITS), "v": draw.normal(size=(UNITS, 1)) / 11}
+
+    def loss(np_: Any, p: Any, x: Any, y: Any) -> Any:
+        last = np_.lstm(x, p["w"], p["u"], p["b"]).reshape((batch, UNITS))
+        return ((last @ p["v"] - y) ** 2).mean()
+
+    return loss, params, (draw.normal(size=(128, batch, UNITS)), draw.normal(size=(batch, 1)))
+
+
 MODELS = {
     "mlp": mlp,
     "cnn": cnn,
+    "resnet18": resnet18,
+    "lstm": lstm,
     "gpt": partial(transformer, True),
     "bert": partial(transformer, False),
 }
-BATCHES = {"mlp": 4096, "cnn": 64, "gpt": 16, "bert": 16}
+BATCHES = {"mlp": 4096, "cnn": 64, "resnet18": 32, "lstm": 64, "gpt": 16, "bert": 16}
