@@ -16,6 +16,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
+from explorer.welder.groups import duplicated_columns
 from explorer.welder.what_if import WhatIf
 from tests.roller.test_policy import DEVICE
 
@@ -114,6 +115,34 @@ def test_the_gates_of_a_cell_are_made_where_they_are_used() -> None:
 def test_one_reader_of_all_gates_takes_them_in_blocks() -> None:
     model, _, _ = traced("gru", 1, 256)
     assert products(explorer.compile(model, DEVICE, until="ROLLED").program) == [[256] * 3]
+
+
+def test_cells_that_differ_by_the_row_they_read_are_weighed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps, width, weighed = 7, 32, []
+    rng = np.random.default_rng(0)
+    weights = (rng.standard_normal((width, 4 * width)) / 8).astype(np.float32)
+    cell, tried = lstm(weights), duplicated_columns._tried
+
+    def run(x: Any, h: Any, c: Any) -> Any:
+        for t in range(steps):
+            c, h = cell(x[t], h, c)
+        return h, c
+
+    def counted(*args: Any) -> Any:
+        weighed.append(args)
+        return tried(*args)
+
+    monkeypatch.setattr(duplicated_columns, "_tried", counted)
+    shapes = [(steps, 1, 4 * width), (1, width), (1, width)]
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    c = explorer.compile(explorer.trace(run)(*(explorer.tensor("float32", *s) for s in shapes)))
+    steps_of = (s for g in c.program.decisions.tile_graph.groups for s in g.steps)
+    spread = [s for s in steps_of if " by columns into " in s.label]
+    assert len(spread) == 2 * steps and len(weighed) < steps
+    for found, wanted in zip(c.run(*arrays).values(), run(*arrays), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
 
 
 def test_a_product_whose_columns_are_read_twice_is_stored() -> None:

@@ -43,6 +43,25 @@ def rebased(kernel: Kernel) -> Rebased:
     return Rebased(replace(kernel, tensors=tensors, computes=computes), offsets)
 
 
+def at_first_rows(kernel: Kernel, kept: frozenset[str]) -> tuple[Kernel, Starts]:
+    """The kernel as if it read the first row of each tensor of which it reads one row, and where
+    that row is; tensors that are `kept` stay as they are.
+    """
+    kept = kept.union(*kernel.updates)
+    touched = {n: t for n, t in _touched(kernel).items() if n in kernel.inputs and n not in kept}
+    starts = {name: _row(indices) for name, indices in touched.items()}
+    starts = {name: start for name, start in starts.items() if any(n != 0 for n in start)}
+    return placed(kernel, {t: tuple(-n for n in start) for t, start in starts.items()}), starts
+
+
+def placed(kernel: Kernel, starts: Starts) -> Kernel:
+    """The kernel with all indices of some tensors moved."""
+    if not starts:
+        return kernel
+    taken = {tensor: tuple(-n for n in start) for tensor, start in starts.items()}
+    return replace(kernel, computes=tuple(_moved(c, taken) for c in kernel.computes))
+
+
 Index: TypeAlias = tuple[Affine, ...]
 Touched: TypeAlias = list[tuple[Index, Compute]]  # an index of a tensor, and whose axes it is over
 
@@ -73,6 +92,15 @@ def _start(indices: Touched) -> tuple[Dim, ...]:
     """What no index of a tensor is below, by dim."""
     lows = ([_low(i, c) for i in index] for index, c in indices)
     return tuple(_least(each) for each in zip(*lows))
+
+
+def _row(indices: Touched) -> tuple[Dim, ...]:
+    """What all indices of a tensor are in the dims along which none of them moves."""
+    one, *others = (index for index, _ in indices)
+    return tuple(
+        i.const if not i.terms and all(other[d] == i for other in others) else 0
+        for d, i in enumerate(one)
+    )
 
 
 def _low(index: Affine, c: Compute) -> Dim:

@@ -4,6 +4,8 @@ and the smallest change that would flip it.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from explorer.ir.affine import Affine
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernels.in_place import wrong_update
@@ -48,7 +50,8 @@ def other_readers(group: Group, value: str, facts: Facts) -> Refusal | None:
         return None
     if value in facts.results:
         return Refusal("result", 1, 0, "it is a result of the program, so it is stored anyway")
-    names = [r for r in facts.readers.get(value, ()) if r not in group.members]
+    apart = (r for r in facts.readers.get(value, ()) if r not in group.members)
+    names = list(islice(apart, NAMED_READERS + 1))
     text = f"{others} {'others read' if others > 1 else 'other reads'} it, so it is stored anyway"
     more = ", ..." if len(names) > NAMED_READERS else ""
     change = f"join {', '.join(names[:NAMED_READERS])}{more} too" if names else ""
