@@ -181,6 +181,32 @@ def test_what_numpy_copies_is_not_changed() -> None:
     same(copies, np.arange(16, dtype="float32").reshape(4, 4), np.int64(1))
 
 
+def changed_when_it_is_another(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a = x * 1
+    c = a
+    if k > 0:
+        c = c * 1
+        c[0] = 5
+    return a, c
+
+
+def exchanged(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a, c = x * 1, x * 2
+    for i in range(k):
+        if i > 1:
+            c, a = a, c
+        c[0] = i
+        a[1] = c[0]
+    c[2] = 5
+    return a, c
+
+
+@pytest.mark.parametrize("function", [changed_when_it_is_another, exchanged])
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_what_is_another_array_on_every_way_may_be_read(function: Any, k: int) -> None:
+    same(function, np.arange(4, dtype="float32"), np.int64(k))
+
+
 def old_name(x: tensor("float32", 4), k: tensor("int64")) -> Any:
     y = x * 2
     z = y
@@ -202,6 +228,75 @@ def of_a_name(x: tensor("float32", 4), k: tensor("int64")) -> Any:
     if k > 0:
         several["x"] = x + 1
     return x
+
+
+def handed_on_by_a_branch(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a = x * 1
+    c = a
+    if k > 0:
+        c = c * 2
+    c[0] = 5
+    return a
+
+
+def handed_on_by_a_loop(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a = x * 1
+    c = a
+    for _ in range(k):
+        c = c * 2
+    c[0] = 5
+    return a
+
+
+def chosen(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a, b = x * 1, x * 2
+    c = a if k > 0 else b
+    c[0] = 5
+    return b
+
+
+def chosen_before_the_change(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a = x * 1
+    b = a if k > 1 else x * 2
+    a[0] = 5
+    return b
+
+
+def view_handed_on(x: tensor("float32", 4, 4), k: tensor("int64")) -> Any:
+    a = x * 1
+    c = x[0] * 2
+    if k > 1:
+        c = a[1]
+    c[0] = 3
+    return a
+
+
+def one_array_in_a_branch(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a = x * 1
+    if k > 1:
+        b = c = a * 2
+    else:
+        b, c = a * 3, a * 4
+    c[0] = 3
+    return b
+
+
+def two_names_in_a_loop(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a = x * 1
+    c = a
+    for i in range(k):
+        c[0] = i
+        a = a + 1
+    return a
+
+
+def read_in_a_loop(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+    a, s = x * 1, x * 0
+    c = a
+    for i in range(k):
+        c[0] = i
+        s = s + a
+    return s
 
 
 def old_view(x: tensor("float32", 4, 4)) -> Any:
@@ -246,8 +341,16 @@ def inside(x: tensor("float32", 4)) -> Any:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (old_name, r"elements were changed by the statement in line \d+, as y.*copy"),
-        (old_name_of_a_loop, "as y"),
+        (old_name, r"elements were changed by line \d+, y\[0\] = 1.*copy"),
+        (old_name_of_a_loop, r"changed by line \d+, y\[i\] = 1"),
+        (handed_on_by_a_branch, r"changed by line \d+, c\[0\] = 5"),
+        (handed_on_by_a_loop, r"changed by line \d+, c\[0\] = 5"),
+        (chosen, r"changed by line \d+, c\[0\] = 5"),
+        (chosen_before_the_change, r"may be an array, as a run decides, .* a\[0\] = 5"),
+        (view_handed_on, r"changed by line \d+, c\[0\] = 3"),
+        (one_array_in_a_branch, r"changed by line \d+, c\[0\] = 3"),
+        (two_names_in_a_loop, r"changed by line \d+, c\[0\] = i"),
+        (read_in_a_loop, r"changed by line \d+, c\[0\] = i"),
         (of_a_name, "change of elements of several, which is a dict"),
         (old_view, r"a view of an array of which elements were changed by line \d+, y\[0, 0\] = 1"),
         (old_view_in_a_branch, r"changed by line \d+, y\[0, 0\] = 1"),

@@ -14,10 +14,9 @@ import numpy as np
 
 from explorer.frontends.syntax.truth import cannot
 from explorer.frontends.syntax.values import MISSING, is_arrays
-from explorer.frontends.tracing.array import Change, TracedArray
+from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.array import changed as changed_array
 from explorer.frontends.tracing.frames import current_frame
-from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced, traced
 from explorer.frontends.tracing.structure import flatten, rebuild
 
@@ -103,17 +102,6 @@ def _own(value: Any) -> Any:
     if not isinstance(value, (list, dict)):
         return value
     return rebuild(nesting, [_own(leaf) for leaf in leaves])
-
-
-def over(elements: Elements, given: Values) -> None:
-    """The statement is traced: whatever else these arrays are called tells nothing any more."""
-    line, frame = calling_line(), current_frame()
-    for n, name, _ in elements:
-        for leaf in flatten(given[n])[0]:
-            if isinstance(leaf, TracedArray):
-                leaf.changes.append(
-                    Change(frame, f"the statement in line {line.number}, as {name}")
-                )
 
 
 def restored(names: Sequence[str], found: Values, elements: Elements, given: Values) -> Values:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from explorer.errors import TraceError
-from explorer.frontends.syntax.changes import Elements, begun, over, restored
+from explorer.frontends.syntax.changes import Elements, begun, restored
 from explorer.frontends.syntax.truth import cannot, decided
 from explorer.frontends.syntax.values import MISSING, called, is_arrays, is_plain, kind_of_value
 from explorer.frontends.tracing.array import TracedArray
@@ -61,7 +61,6 @@ def if_(
         return arrays
 
     made = _branch(here, side(then), side(orelse), names, sides)
-    over(elements, given)
     found = tuple(next(made) if is_arrays(v) else v for v in sides[0])
     return restored(names, found, elements, outside)
 

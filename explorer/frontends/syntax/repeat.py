@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import TraceError
-from explorer.frontends.syntax.changes import Elements, begun, over, restored
+from explorer.frontends.syntax.changes import Elements, begun, restored
 from explorer.frontends.syntax.choice import Names, Run, Values, if_
 from explorer.frontends.syntax.rows import Rows, known_rows
 from explorer.frontends.syntax.truth import and_, cannot, decided, not_
@@ -145,7 +145,6 @@ def _traced_loop(
     first = going(whole(state))
     start = None if first is True else traced(first)
     found = whole(emit_loop(done, trip, start, state, 0, ()))
-    over(elements, given)
     return restored(names, found, elements, outside)
 
 

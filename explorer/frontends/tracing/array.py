@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -19,10 +19,31 @@ from explorer.ir.types import Tensor, numpy_dtype
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Elements of an array got other values, in a function and what is written inside of it."""
+    """Elements of an array got other values, in a function and what is written inside of it;
+    `statement` is what the array is a result of, if it may be one of those before it.
+    """
 
     frame: Frame
     text: str
+    statement: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """An array that another may be, as a run decides; how many changes it had then, and the
+    statement whose other results are none of theirs.
+    """
+
+    array: TracedArray
+    seen: int
+    statement: object = None
+
+    @property
+    def changes(self) -> Iterator[Change]:
+        """What has changed it since."""
+        for change in self.array.changes[self.seen :]:
+            if change.statement is None or change.statement is not self.statement:
+                yield change
 
 
 class TracedArray:
@@ -39,6 +60,8 @@ class TracedArray:
         self.of: TracedArray | None = None  # the array that it is a view of
         self.changes: list[Change] = []
         self.seen = 0  # how many changes the array had that this one is a view of
+        self.shared: tuple[Shared, ...] = ()  # the arrays that it may be
+        self.statement: object = None  # what it is a result of, if it may be one from before
 
     def __repr__(self) -> str:
         return f"<{self._value.name}: {self.type}>"
@@ -51,11 +74,15 @@ class TracedArray:
         of = self if self.of is None else self.of
         for change in of.changes[self.seen :]:
             if change.frame.is_around(current_frame()):
-                self._refuse_old(of, change)
+                self._refuse_old("an array" if of is self else "a view of an array", change)
+        for other in of.shared:
+            for change in other.changes:
+                if change.frame.is_around(current_frame()):
+                    self._refuse_old("what may be an array, as a run decides,", change)
         return self._value
 
-    def _refuse_old(self, of: TracedArray, change: Change) -> NoReturn:
-        line, what = calling_line(), "an array" if of is self else "a view of an array"
+    def _refuse_old(self, what: str, change: Change) -> NoReturn:
+        line = calling_line()
         raise TraceError(
             f"{line}: {self._value.name!r} is {what} of which elements were changed by "
             f"{change.text}, as NumPy would see here and a traced value does not; take .copy() of "
@@ -66,8 +93,19 @@ class TracedArray:
 
     def give(self, value: Var, change: Change) -> None:
         """Let the array have other elements, here and under all its names; not its views."""
-        self.changes.append(change)
-        self._value, self.seen = value, len(self.changes)
+        self.note(change)
+        self._value, self.seen, self.shared = value, len(self.changes), self.shared_now()
+
+    def note(self, change: Change) -> None:
+        """Elements of it are others from here on, and of what it may be."""
+        for array in (self, *(other.array for other in self.shared)):
+            array.changes.append(change)
+            if array.home is not change.frame:
+                change.frame.changed.append((array, change.text))
+
+    def shared_now(self) -> tuple[Shared, ...]:
+        """The arrays that it may be, as they are now."""
+        return tuple(replace(o, seen=len(o.array.changes)) for o in self.shared)
 
     # What is known of it.
 
@@ -326,12 +364,14 @@ def changed(x: TracedArray, key: Any, value: Any) -> TracedArray:
         )
     found: TracedArray = TracedArray.functions.setitem(x, key, value)
     frame = current_frame()
-    change = Change(frame, f"line {line.number}, {line.text}")
+    change = Change(frame, f"line {line.number}, {line.text}", x.statement)
     if x.home is frame:
         x.give(frame.own(found.value, found.home), change)
         return x
-    x.changes.append(change)
-    return TracedArray(found.value, found.home)
+    x.note(change)
+    new = TracedArray(found.value, found.home)
+    new.shared = (Shared(x, len(x.changes)), *x.shared_now())
+    return new
 
 
 METHODS = frozenset(

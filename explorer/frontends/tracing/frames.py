@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from explorer.errors import TraceError
 from explorer.frontends.tracing.lines import calling_line
@@ -28,6 +28,8 @@ class Frame:
         self.read: dict[str, Var] = {}  # the outer value's name -> the outer value
         self.symbols: dict[str, Dim] = {}  # by the names that the user has for them
         self.defined: set[str] = set()  # the symbols that match_casts in here define
+        # Arrays of functions around of which elements were changed in here, and where.
+        self.changed: list[tuple[Any, str]] = []
         self.closed = False
 
     def bind(self, names: Sequence[str], types: Sequence[Annotation], expr: Expr) -> list[Var]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.control.shared import given_as
 from explorer.frontends.tracing.frames import Frame, current_frame, current_source, under, writing
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.structure import Structure, flatten
@@ -19,10 +20,13 @@ Convert = Callable[[int, TracedArray], TracedArray]
 
 @dataclass
 class Body:
-    """A function in the making: its frame, parameters, results, and how these were nested."""
+    """A function in the making: its frame, parameters, what these were to begin with, results, and
+    how these were nested.
+    """
 
     frame: Frame
     params: tuple[Var, ...]
+    values: list[TracedArray]
     results: list[TracedArray]
     structure: Structure
 
@@ -44,11 +48,12 @@ def run_body(
         TracedArray(var, frame, weak=weak) for var, (_, _, weak) in zip(own, given, strict=True)
     ]
     source = current_source()
+    given_as(values[len(lead) :], params)
     with writing(frame):
         leaves, structure = flatten(function(*values))
         with under(source):
             results = [traced(leaf) for leaf in leaves]
-    return Body(frame, own, results, structure)
+    return Body(frame, own, values, results, structure)
 
 
 def finish(body: Body, captures: Mapping[str, Var], convert: Convert | None = None) -> None:

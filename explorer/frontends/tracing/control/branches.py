@@ -11,6 +11,7 @@ from explorer.errors import DtypeError, ShapeError, TraceError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.coarse import Known
 from explorer.frontends.tracing.control.bodies import Body, captured, finish, run_body
+from explorer.frontends.tracing.control.shared import changed_in, handed_on
 from explorer.frontends.tracing.emit import bind
 from explorer.frontends.tracing.frames import current_frame, source_of
 from explorer.frontends.tracing.lines import calling_line
@@ -63,7 +64,15 @@ def _cond(pred: TracedArray, then: Run, orelse: Run, args: tuple[Any, ...]) -> A
     found = bind(frame, branch, types, "cond", dims)
     for value, (a, b) in zip(found, pairs, strict=True):
         value.weak = a.weak and b.weak
+    for side in sides:
+        changed_in(side.frame)
+    handed_on(found, [[_before(side, given, v) for v in side.results] for side in sides])
     return rebuild(sides[0].structure, found)
+
+
+def _before(side: Body, given: list[TracedArray], value: TracedArray) -> TracedArray:
+    """What a side gives: where that is what it was given, what that was before."""
+    return next((v for p, v in zip(side.values, given, strict=True) if p is value), value)
 
 
 def _type(dtype: str, dims: Known) -> Tensor:
