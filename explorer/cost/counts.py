@@ -13,9 +13,8 @@ from explorer.cost.structure import Facts
 from explorer.devices.costs import NAMES
 from explorer.devices.model import PAGE_BYTES, Device
 from explorer.ir.decisions.tiling import Micro, Tiling
-from explorer.ir.kernel import Axis
 from explorer.ir.patterns.scatter import Scatter
-from explorer.tile.rewriting.register_tiles import rows_in_runs
+from explorer.tile.contraction_form import ContractionForm
 from explorer.tile.rewriting.vectorise import SIDES
 
 Extents = Mapping[str, int]  # of each axis of a compute
@@ -35,16 +34,6 @@ class Sides:
     size: Extents
     full: Extents
     whole: Extents
-
-    def clipped(self, axis: Axis) -> bool:
-        """Whether a tile may leave the axis: its extent is no multiple, or is not known."""
-        even = self.whole[axis.name] % max(1, self.full[axis.name]) == 0
-        return not even or not isinstance(axis.extent, int)
-
-    def inner_rows_whole(self, f: Facts) -> bool:
-        """Whether of the rows of a contraction only the first axis is cut."""
-        assert f.found is not None
-        return all(self.full[a.name] == self.whole[a.name] for a in f.found.rows[1:])
 
 
 @dataclass(slots=True)
@@ -89,48 +78,37 @@ def miss_cycles(lines: int, stride_bytes: int, device: Device) -> float:
     return cycles
 
 
-def count_contraction(out: Counts, f: Facts, sides: Sides, tiling: Tiling, device: Device) -> None:
+def count_contraction(
+    out: Counts, f: Facts, form: ContractionForm, size: Extents, tiling: Tiling, device: Device
+) -> None:
     """Register tiles over packed columns: each runs whole, also at the edges."""
-    found, size = f.found, sides.size
+    found = f.found
     assert found is not None
     micro = tiling.micro.over(found.column.extent)
     rows = prod(size[a.name] for a in found.rows)
     depth = -(-prod(size[a.name] for a in found.depth) // f.group)
     columns, batch = size[found.column.name], prod(size[a.name] for a in found.batch)
-    panels = -(-columns // micro.columns)
-    parts = -(-depth // tiling.depth_block) if tiling.depth_block else 1
-    run = run_of_rows(f, sides, micro)
-    blocks = -(-rows // micro.rows) if run is None else rows // run * -(-run // micro.rows)
-    tiles = batch * blocks * panels
-    out.multiply += tiles * depth * step_cycles(micro.rows, micro.vectors, device)
-    out.each[TILE] += tiles * parts
-    out.each[SUM] += tiles * micro.rows * micro.vectors * (3 * parts - 2)
-    if run is None:
-        out.each[ROW] += batch * blocks * micro.rows * parts
-        whole = rows // micro.rows * micro.rows if f.registers and sides.inner_rows_whole(f) else 0
-        _count_edges(out, f, rows - whole, rows, columns, batch * parts, micro)
-    else:
-        _count_edges(out, f, 0, blocks * micro.rows, columns, batch * parts, micro)
+    panels, parts = -(-columns // micro.columns), sum(times for _, times in form.parts)
+    step = step_cycles(micro.rows, micro.vectors, device)
+    for part, alike in form.parts:
+        run = prod([size.get(a, 1) for a in form.rows[-part.run :]]) if part.run else 0
+        blocks = rows // run * -(-run // micro.rows) if run else -(-rows // micro.rows)
+        times = batch * alike
+        tiles = times * blocks * panels
+        out.multiply += tiles * depth / parts * step
+        out.each[TILE] += tiles
+        out.each[SUM] += tiles * micro.rows * micro.vectors * (3 - 2 / parts)  # those so far added
+        if run:
+            _count_edges(out, f, 0, blocks * micro.rows, columns, times, micro)
+        else:
+            out.each[ROW] += times * blocks * micro.rows
+            through = rows % micro.rows if part.registers else rows
+            _count_edges(out, f, through, rows, columns, times, micro)
     out.each[FUNCTION] += batch * rows * -(-columns // micro.lanes) * f.functions
-    if f.packs and not _in_place(f, sides, tiling):
+    if form.turned:
+        _count_turn(out, batch, rows, columns)
+    if form.panels == "tile":
         _count_packing(out, f, batch, depth * f.group, columns, panels, micro)
-
-
-def run_of_rows(f: Facts, sides: Sides, micro: Micro) -> int | None:
-    """How many rows follow each other in the runs that register tiles go over, as the rewrite of
-    register tiles decides; None where rows stand in a table.
-    """
-    assert f.found is not None
-    rows, full = f.found.rows, sides.full
-    if not rows or not f.registers:
-        return None
-    sizes = [full[a.name] for a in rows]
-    fixed = [not sides.clipped(a) for a in rows]
-    joined, least = f.joined and sides.inner_rows_whole(f), sides.size[rows[-1].name]
-    found = rows_in_runs(sizes, fixed, least, joined, micro.rows)
-    if found is None or not (found.exact or f.settled):
-        return None
-    return prod(sides.size[a.name] for a in rows[-found.axes :])
 
 
 def _count_edges(
@@ -145,15 +123,6 @@ def _count_edges(
     out.each[EDGE_ROW] += wide + narrow
     out.each[EDGE_VECTOR] += (wide * micro.vectors + narrow * (rest // micro.lanes)) * work
     out.each[EDGE_ELEMENT] += narrow * (rest % micro.lanes) * work
-
-
-def _in_place(f: Facts, sides: Sides, tiling: Tiling) -> bool:
-    """Whether rows of the right operand are panels as they lie."""
-    assert f.found is not None
-    column = f.found.column
-    wide = tiling.micro.over(column.extent).columns
-    even = sides.full[column.name] % wide == 0 and not sides.clipped(column)
-    return f.dense_columns and even and not tiling.pack and f.group == 1
 
 
 def _count_packing(

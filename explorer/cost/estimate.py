@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import prod
 from typing import TypeAlias
 
@@ -24,13 +24,14 @@ from explorer.cost.counts import (
 from explorer.cost.levels import levels_of
 from explorer.cost.parts import Numbers, Part, Short, Side, place, side
 from explorer.cost.patches import narrowed
-from explorer.cost.structure import Facts, Structure, Tensors, structure
+from explorer.cost.structure import Facts, Structure, Tensors, as_loops, structure
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Kernel, reads
 from explorer.ir.patterns.regions import Interval, Region, Regions, box, propagate, tile_variable
 from explorer.ir.shapes.compiled_dims import Evaluator, compile_dims
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
+from explorer.tile.contraction_form import ContractionForm, contraction_form
 
 Terms: TypeAlias = tuple[tuple[str, float], ...]
 
@@ -85,7 +86,8 @@ class Estimate:
         parts = structure(kernel, device)
         dims: list[Dim] = []
         self.cuts = tuple(_cuts(parts.axes, tiling, dims))
-        self.works = tuple(_work(f, known.axes[f.number], dims) for f in parts.facts)
+        formed = chain.from_iterable(_formed(kernel, f, tiling, device) for f in parts.facts)
+        self.works = tuple(_work(f, form, known.axes[f.number], dims) for f, form in formed)
         self.halos = tuple(
             _part(parts.tensors, h.tensor, box(h.index, ranges, parts.tensors[h.tensor][0]), dims)
             for h in parts.halos
@@ -170,14 +172,14 @@ class Estimate:
     def _task(self, numbers: Numbers, short: Short) -> Counts:
         out = Counts()
         out.each[START] = 1.0
-        for f, axes in self.works:
+        for f, form, axes in self.works:
             size = {name: axis.of(numbers, short) for name, axis in axes.items()}
+            if form is not None:
+                count_contraction(out, f, form, size, self.tiling, self.device)
+                continue
             full = {name: axis.of(numbers, {}) for name, axis in axes.items()} if short else size
             sides = Sides(size, full, {name: numbers[a.extent] for name, a in axes.items()})
-            if f.found is not None:
-                count_contraction(out, f, sides, self.tiling, self.device)
-            else:
-                count_loops(out, f, sides, self.device)
+            count_loops(out, f, sides, self.device)
         for part in self.halos:
             count_halo(out, part.shape_of(numbers, short), self.device.lanes)
         return out
@@ -221,8 +223,8 @@ class Estimate:
                     * known.cycle_us
                     * known.levels[home].bytes_per_us
                 )
-        for f, axes in self.works:
-            if f.found is not None:
+        for f, form, axes in self.works:
+            if form is not None:
                 self._count_passes(moved, f, axes, numbers, short)
         return moved
 
@@ -270,11 +272,24 @@ def _cuts(axes: Sequence[Axis], tiling: Tiling, dims: list[Dim]) -> Iterator[tup
             yield tile_variable(a.name), place(dims, a.extent), size
 
 
+def _formed(
+    kernel: Kernel, f: Facts, tiling: Tiling, device: Device
+) -> Iterator[tuple[Facts, ContractionForm | None]]:
+    """A compute with its form, if it is a contraction that gets one in these tiles; else it and its
+    epilogue are loops.
+    """
+    form = None if f.found is None else contraction_form(kernel, f.number, tiling)
+    if f.found is None or form is not None:
+        yield f, form
+    else:
+        yield from ((made, None) for made in as_loops(kernel, f, device))
+
+
 def _work(
-    f: Facts, ranges: Mapping[str, Interval], dims: list[Dim]
-) -> tuple[Facts, dict[str, Side]]:
+    f: Facts, form: ContractionForm | None, ranges: Mapping[str, Interval], dims: list[Dim]
+) -> tuple[Facts, ContractionForm | None, dict[str, Side]]:
     c = f.compute
-    return f, {a.name: side(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)}
+    return f, form, {a.name: side(a.extent, ranges.get(a.name), dims) for a in (*c.axes, *c.reduce)}
 
 
 def _apart(parts: Structure, known: Regions, name: str, joined: Region) -> Sequence[Region]:

@@ -13,7 +13,7 @@ from explorer.cost.operations import function_cycles, operations
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
-from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, reads
+from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, reads
 from explorer.ir.kernels.normal import epilogue_of, stores
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of
@@ -23,7 +23,6 @@ from explorer.ir.types import ITEM_BYTES
 from explorer.tile.lowering.lower import tensor_contraction, whole
 from explorer.tile.rewriting.memory_runs import memory_runs
 
-ON_REGISTERS = frozenset({"add", "sub", "mul", "div", "max", "min"})
 REMEMBERED_KERNELS = 64  # a bound on memory, chosen
 
 
@@ -45,9 +44,6 @@ class Facts:
     dense_columns: bool = False  # of the right operand
     dense_depth: bool = True
     runs: bool = False  # it lies in runs, which are turned in blocks
-    registers: bool = False  # the epilogue can be done on them
-    joined: bool = False  # all row axes are one in memory, of the left operand and of the result
-    settled: bool = True  # the epilogue reads constants alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +104,18 @@ def structure(kernel: Kernel, device: Device) -> Structure:
     return Structure(tuple(facts), tuple(halos), last.axes, tensors, _blocks(kernel))
 
 
+def as_loops(kernel: Kernel, f: Facts, device: Device) -> tuple[Facts, ...]:
+    """A contraction and its epilogue where no register tile can go over them."""
+    statement, epilogue = whole(kernel), epilogue_of(kernel, f.compute)
+    numbers = (f.number, *(() if epilogue is None else (kernel.computes.index(epilogue),)))
+    return tuple(
+        Facts(
+            kernel.computes[n], n, None, loops_of(kernel, kernel.computes[n], statement(n), device)
+        )
+        for n in numbers
+    )
+
+
 def _blocks(kernel: Kernel) -> dict[str, list[tuple[int, tuple[Affine | Expr, ...]]]]:
     found: dict[str, list[tuple[int, tuple[Affine | Expr, ...]]]] = {}
     for n, c in enumerate(kernel.computes):
@@ -128,7 +136,6 @@ def _contracted(kernel: Kernel, n: int, found: Contraction, epilogue: Compute | 
     assert form is not None  # a contraction that the micro-kernels can do has one
     last = epilogue or c
     along = last.axes[-1].name
-    others = [] if epilogue is None else [r.tensor for r in reads(epilogue.expr)]
     return Facts(
         c,
         n,
@@ -142,9 +149,6 @@ def _contracted(kernel: Kernel, n: int, found: Contraction, epilogue: Compute | 
         _steps(found.b, found.column.name) == 1,
         _steps(_without_units(kernel, found.b), found.depth[-1].name) == 1,
         _in_runs(kernel, found),
-        (epilogue is None or _arithmetic(epilogue.expr)) and _stored(last, along) == 1,
-        _rows_joined(kernel, found, c, last),
-        all(t == c.out or t in kernel.constants for t in others),
     )
 
 
@@ -166,28 +170,6 @@ def _without_units(kernel: Kernel, read: Read) -> Read:
     return Read(read.tensor, tuple(i for i, n in zip(read.index, shape) if n != 1))
 
 
-def _rows_joined(kernel: Kernel, found: Contraction, c: Compute, last: Compute) -> bool:
-    """Whether each row is a constant distance from the one before it, whatever axis it ends."""
-    pairs = list(zip(found.rows, found.rows[1:]))
-    if pairs and found.a.fill is not None:
-        return False
-    names = {a.name: b for a, b in zip(c.axes, last.axes, strict=True)}
-    left, written = kernel.shape(found.a.tensor), kernel.shape(last.out)
-    return all(
-        _one(left, found.a.index, outer, inner)
-        and _one(written, last.target, names[outer.name], names[inner.name])
-        for outer, inner in pairs
-    )
-
-
-def _arithmetic(expr: Expr) -> bool:
-    match expr:
-        case Apply(op, args):
-            return op in ON_REGISTERS and all(map(_arithmetic, args))
-        case _:
-            return True
-
-
 def _steps(read: Read, axis: str) -> int | None:
     """How far one step of an axis goes in the last dim of a load; None where it moves another one,
     or depends on data.
@@ -207,23 +189,3 @@ def _steps(read: Read, axis: str) -> int | None:
 
 def _whole(factor: Dim) -> int | None:
     return factor if isinstance(factor, int) else None
-
-
-def _stored(c: Compute, axis: str) -> int | None:
-    return _steps(Read(c.out, c.target), axis) if c.target else 0
-
-
-def _one(shape: Sequence[Dim], index: Sequence[object], outer: Axis, inner: Axis) -> bool:
-    """Whether a step of the outer axis goes as far as all of the inner one, in row-major order."""
-    steps = {outer.name: 0, inner.name: 0}
-    stride = 1
-    for n, i in zip(reversed(shape), reversed(index), strict=True):
-        if not isinstance(i, Affine) or not isinstance(n, int):
-            return False
-        for name in steps:
-            factor = i.factor(name)
-            if not isinstance(factor, int):
-                return False
-            steps[name] += factor * stride
-        stride *= n
-    return steps[outer.name] == steps[inner.name] * inner.extent

@@ -7,13 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
+from typing import TypeAlias
 
 from explorer.ir.affine import Affine, var
-from explorer.ir.kernel import Apply, Axis, Compute, Expr, Read, substitute
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, substitute
 from explorer.ir.kernels.normal import writers
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of, group_of
-from explorer.ir.shapes.dims import Dim, ceil_div, floor_div, product, simplify
+from explorer.ir.shapes.dims import Dim, ceil_div, floor_div, product, simplify, whole
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
 from explorer.ir.tile_programs.program import Packing
 from explorer.ir.tile_programs.statements import Contract, For, Map, Pack, Panels, Span, Statement
@@ -23,7 +25,10 @@ from explorer.tile.lowering.groups import in_groups, padded_extents
 from explorer.tile.lowering.places import Place, Places, row_major
 from explorer.tile.lowering.transposed_tile import turned_tile
 
+MOST_SEGMENTS = 4096  # of a table: a bound on memory, chosen
 SHORT_RUN_ELEMENTS = 8  # chosen, no measurement kept
+
+Walk: TypeAlias = tuple[tuple[int, ...], Dim, int]  # segments' starts, steps of each, their size
 
 
 def depth_order(axes: tuple[Axis, ...], a: Fetch) -> tuple[Axis, ...]:
@@ -36,9 +41,7 @@ def depth_order(axes: tuple[Axis, ...], a: Fetch) -> tuple[Axis, ...]:
     return tuple(x for x, _ in sorted(zip(axes, steps, strict=True), key=lambda p: -abs(int(p[1]))))
 
 
-def segments(
-    steps: tuple[Dim, ...], extents: tuple[Dim, ...]
-) -> tuple[tuple[int, ...], Dim, int] | None:
+def segments(steps: tuple[Dim, ...], extents: tuple[Dim, ...]) -> Walk | None:
     """Start offsets of the longest runs of equal step that the sum iterates over, the run's length
     and its step.
 
@@ -63,6 +66,22 @@ def one_by_one(starts: tuple[int, ...], length: Dim, step: int) -> tuple[tuple[i
     return tuple(s + i * step for s in starts for i in range(length)), 1
 
 
+def walk_of(a: Fetch, depth: tuple[Axis, ...], group: int) -> Walk | None:
+    """How the sum goes over the left operand; None where no table can have its segments."""
+    extents = padded_extents(depth, group)
+    walk = segments(tuple(a.offset.factor(x.name) for x in depth), extents)
+    if walk is None or len(walk[0]) > MOST_SEGMENTS:
+        return None
+    starts, length, step = walk
+    length, step = (length, step) if group == 1 else (floor_div(length, group), group)
+    return (*one_by_one(starts, length, step), step)
+
+
+def rows_of(spans: Mapping[str, Span], found: Contraction) -> tuple[Span, ...]:
+    """The loops over the rows; one point where there is no row axis."""
+    return tuple(spans[x.name] for x in found.rows) or (Span("_one", Affine(), 1, 1),)
+
+
 def contract(
     p: Places,
     n: int,
@@ -83,18 +102,15 @@ def contract(
     if left is None:
         return None
     a, depth, grouped, group = left
-    part = packed_part(p, found, depth, column)
+    part = packed_part(p.kernel, p.tiling, found, depth, column, p.element(found.b, {}))
     if part is not None:
         depth = tuple(part if x.name == part.name else x for x in depth)
     names = frozenset(x.name for x in depth)
-    extents = padded_extents(depth, group)
-    walk = segments(tuple(a.offset.factor(x.name) for x in depth), extents)
-    if walk is None or len(walk[0]) > 4096:
+    walk = walk_of(a, depth, group)
+    if walk is None:
         return None
     starts, length, step = walk
-    length, step = (length, step) if group == 1 else (floor_div(length, group), group)
-    starts, length = one_by_one(starts, length, step)
-    total = product(extents)
+    total = product(padded_extents(depth, group))
     p.tables[f"{name}_seg"] = starts
     columns = _columns(p, found, depth, column, total)
     if columns is None:
@@ -102,7 +118,7 @@ def contract(
     b, b_step, prepare = columns
     dtype = p.kernel.dtype(c.out)
     acc = p.buffer(f"{name}_acc", "scratch", micro.rows * micro.columns, dtype, "L1")
-    rows = tuple(spans[x.name] for x in found.rows) or (Span("_one", Affine(), 1, 1),)
+    rows = rows_of(spans, found)
     count = ceil_div(product(tuple(s.size for s in rows)), micro.rows)
     table = p.buffer(f"{name}_rows", "scratch", product((count, micro.rows)), "int64", "L1")
     seg = p.buffer(f"{name}_seg", "table", len(starts), "int64")
@@ -110,13 +126,13 @@ def contract(
         acc, Fetch(a.buffer, a.offset.without(names)), seg, starts, length, step, b, b_step
     )
     mine = Fetch(acc, var("_r") * micro.columns + var(column.axis) - var("_j"))
-    finish = _epilogue(p, c, epilogue, mine, column)
+    finish = epilogue_map(p, c, epilogue, mine, column)
     finish, copies = turned_tile(p, name, rows, column, finish)
     panels = Panels(rows, column, micro, inner, table, finish)
     if part is None:
-        parts = [*prepare, *_in_blocks(p, panels, c)]
+        parts = [*prepare, *_in_blocks(p, panels, c, mine)]
     else:
-        parts = _packed_in_parts(p, found, c, part, a, prepare, panels)
+        parts = _packed_in_parts(p, found, c, part, a, prepare, panels, mine)
     body: tuple[Statement, ...] = (*parts, *copies)
     for axis in reversed(found.batch):
         body = (For(spans[axis.name], body),)
@@ -142,7 +158,7 @@ def left_operand(
     return plain, depth_order(found.depth, plain), [], 1
 
 
-def _epilogue(p: Places, c: Compute, epilogue: Compute | None, mine: Fetch, column: Span) -> Map:
+def epilogue_map(p: Places, c: Compute, epilogue: Compute | None, mine: Fetch, column: Span) -> Map:
     """What happens to a register tile: it is stored, or an element-wise compute is done on it."""
     if epilogue is None:
         return Map(p.place(c.out).at(c.target), (column,), mine)
@@ -163,28 +179,38 @@ def _with_sum(p: Places, expr: Expr, tensor: str, mine: Fetch) -> TileExpr:
 
 
 def packed_part(
-    p: Places, found: Contraction, depth: tuple[Axis, ...], column: Span
+    kernel: Kernel,
+    tiling: Tiling,
+    found: Contraction,
+    depth: tuple[Axis, ...],
+    column: Span,
+    source: Fetch,
 ) -> Axis | None:
     """The summed axis that goes around all others of the right operand, as long as it is in one
     block of the depth: so much is packed and multiplied at a time, and panels of that block alone
     are held. None where nothing is packed in the tile, or no equal parts are as long as a block.
     """
     extents = [x.extent for x in depth]
-    block, ahead = p.tiling.depth_block, found.b.tensor in p.kernel.constants
-    grouped = group_of(p.kernel.dtype(found.a.tensor)) > 1
+    block, ahead = tiling.depth_block, found.b.tensor in kernel.constants
+    grouped = group_of(kernel.dtype(found.a.tensor)) > 1
     if not block or ahead or grouped or not all(isinstance(n, int) for n in extents):
         return None
-    source = p.element(found.b, {})
     steps = [source.offset.factor(x.name) for x in depth]
     total = prod(int(n) for n in extents)
-    known = all(isinstance(s, int) for s in steps)
-    if not known or total <= block or _lies_as_panels(p, found, depth, column, source):
+    if not all(isinstance(s, int) for s in steps) or total <= block:
+        return None
+    if panels_of(kernel, tiling, found, depth, column, source)[0] != "tile":
         return None
     _, around = max(zip(steps, depth, strict=True), key=lambda pair: abs(int(pair[0])))
     whole = int(around.extent)
     rest = total // whole
     parts = [n for n in range(1, whole) if whole % n == 0 and block < 4 * n * rest <= 4 * block]
     return replace(around, extent=max(parts)) if parts else None
+
+
+def part_count(part: Axis, found: Contraction) -> int:
+    """How many parts a depth has that is packed in those of one axis."""
+    return next(int(x.extent) for x in found.depth if x.name == part.name) // int(part.extent)
 
 
 def _packed_in_parts(
@@ -195,71 +221,78 @@ def _packed_in_parts(
     a: Fetch,
     prepare: list[Pack],
     whole: Panels,
+    mine: Fetch,
 ) -> list[Statement]:
     """Each part of the depth packed, then multiplied."""
     size, k = int(part.extent), whole.contract
-    extent = next(int(x.extent) for x in found.depth if x.name == part.name)
     left = a.offset.factor(part.name) * size
     right = p.element(found.b, {}).offset.factor(part.name) * size
 
     def from_part(fetch: Fetch, number: Affine, step: Dim) -> Fetch:
         return replace(fetch, offset=fetch.offset + number * step)
 
-    def of(number: Affine, _: int, target: Fetch, expr: TileExpr) -> list[Statement]:
+    def of(number: Affine, _: int, epilogue: Map) -> list[Statement]:
         packs = [replace(s, source=from_part(s.source, number, right)) for s in prepare]
         b = k.b if packs else from_part(k.b, number, right)
         inner = replace(k, a=from_part(k.a, number, left), b=b)
-        return [
-            *packs,
-            replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr)),
-        ]
+        return [*packs, replace(whole, contract=inner, epilogue=epilogue)]
 
-    return _summed(p, whole, c, extent, size, of)
+    return _summed(of, summed_in_parts(p, c, whole.epilogue, mine), part_count(part, found), 0, 0)
 
 
-def _in_blocks(p: Places, whole: Panels, c: Compute) -> list[Statement]:
-    """The depth in blocks, so that a panel of both operands stays in cache: the sums so far rest in
-    scratch in between.
-    """
-    block, k = p.tiling.depth_block, whole.contract
-    if not block or not isinstance(k.depth, int) or len(k.segment_values) > 1 or k.depth <= block:
-        return [whole]
+def depth_parts(block: int, starts: tuple[int, ...], depth: Dim) -> int:
+    """In how many parts a depth is summed: one where it is no single run longer than a block."""
+    if not block or not isinstance(depth, int) or len(starts) > 1:
+        return 1
+    return max(1, -(-depth // block))
 
-    def of(number: Affine, depth: int, target: Fetch, expr: TileExpr) -> list[Statement]:
+
+def _in_blocks(p: Places, panels: Panels, c: Compute, mine: Fetch) -> list[Statement]:
+    """The depth in blocks, so that a panel of both operands stays in cache."""
+    block, k = p.tiling.depth_block, panels.contract
+    count = depth_parts(block, k.segment_values, k.depth)
+    if count == 1 or not isinstance(k.depth, int):
+        return [panels]
+
+    def of(number: Affine, depth: int, epilogue: Map) -> list[Statement]:
         a = replace(k.a, offset=k.a.offset + number * (block * k.a_step))
         b = replace(k.b, offset=k.b.offset + number * (block * k.b_step))
-        inner = replace(k, a=a, b=b, depth=depth)
-        return [replace(whole, contract=inner, epilogue=Map(target, (whole.columns,), expr))]
+        return [replace(panels, contract=replace(k, a=a, b=b, depth=depth), epilogue=epilogue)]
 
-    return _summed(p, whole, c, k.depth, block, of)
+    rest = k.depth - (count - 1) * block
+    return _summed(of, summed_in_parts(p, c, panels.epilogue, mine), count, block, rest)
 
 
 def _summed(
-    p: Places,
-    whole: Panels,
-    c: Compute,
+    part: Callable[[Affine, int, Map], list[Statement]],
+    epilogues: tuple[Map, Map, Map],
+    count: int,
     depth: int,
-    block: int,
-    part: Callable[[Affine, int, Fetch, TileExpr], list[Statement]],
+    rest: int,
 ) -> list[Statement]:
-    """The parts of a depth one after another: the sums so far rest in scratch, and the last part
-    goes on with what is done to a register tile. `part`: a block by its number, its steps, where
-    its sums go and what goes there.
+    """The parts of a depth one after another. `part`: one by its number, its steps, of which the
+    last has the `rest`, and what happens to its sums.
     """
-    count = -(-depth // block)
-    ranges = p.regions.tensors[c.out]
-    partial = p.scratch(f"{c.out}_partial", ranges, p.kernel.dtype(c.out)).at(c.target)
-    acc = Fetch(
-        whole.contract.acc, var("_r") * whole.micro.columns + var(whole.columns.axis) - var("_j")
-    )
-    so_far = Do("add", (acc, partial))
-    last = with_loads(whole.epilogue.expr, lambda f: so_far if f == acc else f)
-    out = part(Affine(), block, partial, acc)
+    first, between, last = epilogues
+    out = part(Affine(), depth, first)
     if count > 2:
         span = Span("_block", Affine((), 1), count - 2, count)
-        out.append(For(span, tuple(part(var("_block"), block, partial, so_far))))
-    rest = depth - (count - 1) * block
-    return [*out, *part(Affine((), count - 1), rest, whole.epilogue.target, last)]
+        out.append(For(span, tuple(part(var("_block"), depth, between))))
+    return [*out, *part(Affine((), count - 1), rest, last)]
+
+
+def summed_in_parts(p: Places, c: Compute, epilogue: Map, mine: Fetch) -> tuple[Map, Map, Map]:
+    """What happens to the sums of the first part of a depth, of one between, and of the last: those
+    so far rest in scratch. `mine` is a register tile's in the epilogue.
+    """
+    ranges = p.regions.tensors[c.out]
+    partial = p.scratch(f"{c.out}_partial", ranges, p.kernel.dtype(c.out)).at(c.target)
+    so_far = Do("add", (mine, partial))
+    return (
+        replace(epilogue, target=partial, expr=mine),
+        replace(epilogue, target=partial, expr=so_far),
+        replace(epilogue, expr=with_loads(epilogue.expr, lambda f: so_far if f == mine else f)),
+    )
 
 
 def _columns(
@@ -269,23 +302,21 @@ def _columns(
     column: Span,
     total: Dim,
 ) -> tuple[Fetch, int, list[Pack]] | None:
-    """The right operand as panels: packed ahead if constant, in place if rows of it are panels,
-    else packed into scratch.
+    """The right operand as panels: where they are, how far apart its steps are, and what is packed
+    before.
     """
     lanes = p.tiling.micro.over(found.column.extent).columns
     names = frozenset(x.name for x in depth)
     source = p.element(found.b, {})
     group = group_of(p.kernel.dtype(found.a.tensor))
-    walked = {x.name for x in (*found.batch, found.column, *depth)}
-    own = source.offset.variables <= walked  # in no block of another
-    if found.b.tensor in p.kernel.constants and own and isinstance(total, int):
+    where, step = panels_of(p.kernel, p.tiling, found, depth, column, source)
+    if where == "ahead":
         first = _first_packed(column.base, lanes)
-        packed = _packed_ahead(p, found, depth, source, total, group, first)
+        packed = _packed_ahead(p, found, depth, source, whole(total), group, first)
         return None if packed is None else (packed, lanes * group, [])
-    walk = _lies_as_panels(p, found, depth, column, source)
-    if walk is not None:
+    if where == "in place":
         offset = source.offset.without(names).substitute({column.axis: var("_j")})
-        return Fetch(source.buffer, offset), walk[2], []
+        return Fetch(source.buffer, offset), step, []
     size = product((ceil_div(column.size, lanes), lanes, total))
     name = f"{found.b.tensor}_panels{len(p.buffers)}"
     panels = p.buffer(name, "scratch", size, source.buffer.dtype, "L2")
@@ -297,24 +328,30 @@ def _columns(
     )
 
 
-def _lies_as_panels(
-    p: Places, found: Contraction, depth: tuple[Axis, ...], column: Span, source: Fetch
-) -> tuple[tuple[int, ...], Dim, int] | None:
-    """The one run of the depth, where rows of the right operand are panels as they lie."""
-    lanes = p.tiling.micro.over(found.column.extent).columns
+def panels_of(
+    kernel: Kernel,
+    tiling: Tiling,
+    found: Contraction,
+    depth: tuple[Axis, ...],
+    column: Span,
+    source: Fetch,
+) -> tuple[str, int]:
+    """Where the panels of the right operand are, and how far apart its steps lie there where it is
+    "in place": rows of it are panels. Else they are packed "ahead" if it is constant, or in the
+    "tile".
+    """
+    walked = {x.name for x in (*found.batch, found.column, *depth)}
+    own = source.offset.variables <= walked  # in no block of another
+    if found.b.tensor in kernel.constants and own and all(isinstance(x.extent, int) for x in depth):
+        return "ahead", 0
+    lanes = tiling.micro.over(found.column.extent).columns
+    even = isinstance(column.size, int) and column.size % lanes == 0 and not column.clip_high
+    group = group_of(kernel.dtype(found.a.tensor))
+    if tiling.pack or group > 1 or not even or source.offset.factor(column.axis) != 1:
+        return "tile", 0
     steps = tuple(source.offset.factor(x.name) for x in depth)
     walk = segments(steps, tuple(x.extent for x in depth))
-    lies = (
-        not p.tiling.pack
-        and group_of(p.kernel.dtype(found.a.tensor)) == 1
-        and source.offset.factor(column.axis) == 1
-        and walk is not None
-        and len(walk[0]) == 1
-        and not column.clip_high
-        and isinstance(column.size, int)
-        and column.size % lanes == 0
-    )
-    return walk if lies else None
+    return ("tile", 0) if walk is None or len(walk[0]) > 1 else ("in place", walk[2])
 
 
 def _first_packed(base: Affine, lanes: int) -> Dim:

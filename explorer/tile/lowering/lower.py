@@ -10,6 +10,7 @@ from dataclasses import replace
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine, var
+from explorer.ir.by_identity import by_identity
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute
 from explorer.ir.kernels.normal import epilogue_of, stores, writers
@@ -86,8 +87,7 @@ def lower(
     blocks = block_by_block(kernel, regions)
     if blocks is not None:
         kernel, regions = blocks.kernel, blocks.regions
-    places = Places(kernel, env, grid, tiling, regions, device)
-    places.reduced = _reduced(kernel)
+    places = Places(kernel, env, grid, tiling, regions, device, reduced=reduced_alone(kernel))
     places.fills = {t: v for t, v in _filled(kernel).items() if t not in places.reduced}
     _check_fills(kernel, places.fills)
     body: list[Statement] = []
@@ -301,7 +301,8 @@ def _filled(kernel: Kernel) -> dict[str, set[float]]:
     return found
 
 
-def _reduced(kernel: Kernel) -> frozenset[str]:
+@by_identity
+def reduced_alone(kernel: Kernel) -> frozenset[str]:
     """The tensors made inside that reductions alone read past their border: no contraction, whose
     addresses are affine from one row to the next.
     """

@@ -179,6 +179,16 @@ class Places:
             case Const() | IndexValue():
                 return expr
 
+    def is_copied(self, read: Read) -> bool:
+        """Whether a load past a border goes to a padded copy."""
+        return read.fill is not None and read.tensor in (*self.kernel.inputs, *self.reduced)
+
+    def halo(self, n: int, read: Read) -> tuple[Region, Place]:
+        """The part of a tensor that a load needs, and room for its padded copy."""
+        name, spec = f"{read.tensor}_halo{len(self.buffers)}", self.kernel.spec(read.tensor)
+        region = box(read.index, self.regions.axes[n], spec.shape)
+        return region, replace(self.scratch(name, region, spec.dtype), shape=spec.shape)
+
     def halos(self, n: int, c: Compute) -> tuple[dict[Read, Place], list[Statement]]:
         """Reads of an input past its border go to a padded copy in scratch, so that addresses stay
         affine; and so do reductions of what is made inside: code that reduces windows where the
@@ -187,11 +197,11 @@ class Places:
         places: dict[Read, Place] = {}
         body: list[Statement] = []
         for read in dict.fromkeys(reads(c.expr)):
-            if read.fill is None or read.tensor not in (*self.kernel.inputs, *self.reduced):
+            if not self.is_copied(read):
                 continue
-            name, spec = f"{read.tensor}_halo{len(self.buffers)}", self.kernel.spec(read.tensor)
-            region = box(read.index, self.regions.axes[n], spec.shape)
-            place = replace(self.scratch(name, region, spec.dtype), shape=spec.shape)
+            assert read.fill is not None
+            spec = self.kernel.spec(read.tensor)
+            region, place = self.halo(n, read)
             dims = tuple(f"_d{d}" for d in range(len(region)))
             spans = tuple(
                 self.span(a, r, e) for a, r, e in zip(dims, region, spec.shape, strict=True)

@@ -23,20 +23,28 @@ def turned_tile(
     `y[c, r] = f(sum)` becomes `tile[r, c] = f(sum)`, then `y[c, r] = tile[r, c]`, where `r` is
     dense in `y` and `c` is not.
     """
-    target, sizes = epilogue.target, [s.size for s in (*rows, column)]
-    step = target.offset.factor(column.axis)
-    whole = [n for n in (*sizes, step) if isinstance(n, int)]
-    if len(whole) != len(sizes) + 1 or target.dynamic or step in (0, 1):
+    sizes = turned_sizes(rows, column, epilogue.target)
+    if sizes is None:
         return epilogue, []
-    run = _run(target, rows)
-    if run < LEAST_SIDE_ELEMENTS or whole[-2] < LEAST_SIDE_ELEMENTS:
-        return epilogue, []
-    room = p.buffer(f"{name}_turned", "scratch", product(whole[:-1]), target.buffer.dtype, "L2")
+    target = epilogue.target
+    room = p.buffer(f"{name}_turned", "scratch", product(sizes), target.buffer.dtype, "L2")
     at = Affine()
-    for span, stride in zip((*rows, column), row_major(tuple(whole[:-1])), strict=True):
+    for span, stride in zip((*rows, column), row_major(sizes), strict=True):
         at = at + (var(span.axis) - span.base) * stride
     tile = Fetch(room, at)
     return replace(epilogue, target=tile), [Map(target, (column, *rows), tile)]
+
+
+def turned_sizes(rows: tuple[Span, ...], column: Span, target: Fetch) -> tuple[int, ...] | None:
+    """The extents of the tile that is copied; None where results lie as they are computed, or too
+    few of them do side by side.
+    """
+    step, sizes = target.offset.factor(column.axis), [s.size for s in (*rows, column)]
+    whole = tuple(n for n in sizes if isinstance(n, int))
+    if len(whole) != len(sizes) or not isinstance(step, int) or target.dynamic or step in (0, 1):
+        return None
+    few = _run(target, rows) < LEAST_SIDE_ELEMENTS or whole[-1] < LEAST_SIDE_ELEMENTS
+    return None if few else whole
 
 
 def _run(target: Fetch, rows: tuple[Span, ...]) -> int:
