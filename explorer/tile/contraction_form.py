@@ -125,9 +125,11 @@ def _laid(kernel: Kernel, key: tuple[int, tuple[tuple[str, int], ...]]) -> _Laid
     tiling = Tiling(tile)
     grid, regions = grid_of(kernel, tiling), propagate(kernel, dict(tile))
     blocks = block_by_block(kernel, regions)
-    if blocks is not None:
+    if blocks is None:
+        known = _outside(kernel, number)
+    else:
         kernel, regions = blocks.kernel, blocks.regions
-    known = _outside(kernel, number)
+        known = _in_blocks(kernel, number)
     if known is None:
         return None
     c, found = kernel.computes[number], known.found
@@ -200,6 +202,12 @@ def _outside(kernel: Kernel, number: int) -> _Outside | None:
         if around | {last.out} <= border
         else None,
     )
+
+
+def _in_blocks(kernel: Kernel, number: int) -> _Outside | None:
+    """The contraction alone: the kernel of one block is another for every tile."""
+    found = tensor_contraction(kernel, kernel.computes[number])
+    return None if found is None else _Outside(found, None, None, None)
 
 
 def _left(p: Places, number: int, found: Contraction) -> _Left | None:

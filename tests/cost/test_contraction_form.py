@@ -25,7 +25,7 @@ from explorer.tile.contraction_form import ContractionForm, PartForm, contractio
 from explorer.tile.interpret import Env, Interpreter
 from explorer.tile.lowering.lower import tensor_contraction
 from explorer.tile.rewrites import steps
-from tests.codegen.cases import BATCH, ENV, Case, conv, linear, specs
+from tests.codegen.cases import BATCH, ENV, Case, attention, conv, linear, specs
 from tests.tile.programs import with_lanes
 
 DEVICE = with_lanes(8)
@@ -115,6 +115,16 @@ def linears(draw: st.DrawFn) -> Case:
     function = draw(st.sampled_from(["relu", "none", "erf", "two"]))
     m = draw(st.sampled_from([1, 2, 3, 7, 13, 36, 37, BATCH]))
     made = linear(m, draw(st.sampled_from([1, 24, 640])), draw(WIDTHS), function, {})
+    return replace(made, kernel=normalise(made.kernel))
+
+
+@st.composite
+def attentions(draw: st.DrawFn) -> Case:
+    """Two products a head, one head after another where a tile has several."""
+    heads, d = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([4, 8, 16]))
+    made = attention(
+        draw(st.sampled_from([1, 2])), draw(st.sampled_from([5, 16, 33])), heads, d, {}
+    )
     return replace(made, kernel=normalise(made.kernel))
 
 
@@ -214,7 +224,7 @@ def test_the_model_takes_a_contraction_to_have_the_form_that_it_gets(case: Case)
         assert contraction_form(case.kernel, n, case.tiling) == made(program_of(case), case, n)
 
 
-@given(tiled(st.one_of(products(), convolutions(), linears())))
+@given(tiled(st.one_of(products(), convolutions(), linears(), attentions())))
 @settings(max_examples=25)
 def test_the_model_counts_the_register_tiles_and_rows_of_the_program(case: Case) -> None:
     program = program_of(case)

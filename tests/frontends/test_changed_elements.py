@@ -11,7 +11,7 @@ import explorer
 from explorer import np as xp
 from explorer import tensor
 from explorer.counters import counters
-from explorer.errors import ShapeError, TraceError
+from explorer.errors import DtypeError, ShapeError, TraceError
 
 SHAPE = (3, 4, 2)
 
@@ -450,3 +450,96 @@ def test_what_a_run_places_outside_goes_nowhere() -> None:
     for i, wanted in ((4, [0, 1, 2, 3]), (3, [0, 1, 2, 7]), (-9, [0, 1, 2, 3]), (2, [0, 1, 7, 8])):
         (found,) = c.run(np.arange(4, dtype="float32"), np.int64(i)).values()
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_operator_and_an_assignment_in_one_change_the_array_under_all_names() -> None:
+    def function(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+        c = x * 2
+        d = c
+        d += 5
+        row = (x * 1)[1:3]
+        row *= 3
+        parts = [x * 1, x + 1]
+        parts[0] -= x
+        parts[0][1] /= 2
+        n = k + 0  # a number of NumPy, where k may be an array without dims
+        n += 1
+        for _ in range(k):
+            c += x
+            n *= 2
+        if n > 5:
+            c *= 2
+        else:
+            c -= 1
+        return c, row, parts[0], n
+
+    for k in (0, 1, 3):
+        same(function, np.arange(4, dtype="float32"), np.int64(k))
+
+
+def test_a_loop_that_reads_what_it_changes_under_another_name_is_refused() -> None:
+    """What the first trip reads is right, and what the next ones do is not."""
+
+    def every(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+        c = x * 2
+        d = c
+        for _ in range(k):
+            c += d
+        return c
+
+    def element(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+        c = x * 2
+        d = c
+        while k > 0:
+            c[0] = c[0] + d[1]
+            k = k - 1
+        return c
+
+    for function in (every, element):
+        with pytest.raises(TraceError, match="under another name"):
+            explorer.compile(explorer.trace(function))
+
+
+def test_what_such_a_change_does_not_fit_is_refused_as_numpy_does() -> None:
+    def wide(x: tensor("float32", 4)) -> Any:
+        x = x * 1
+        x += xp.ones((3, 4), "float32")
+        return x
+
+    def whole(x: tensor("float32", 4)) -> Any:
+        x = xp.astype(x, "int64")
+        x /= 2
+        return x
+
+    with pytest.raises(ShapeError, match="has no room"):
+        explorer.compile(explorer.trace(wide))
+    with pytest.raises(DtypeError, match="do not become"):
+        explorer.compile(explorer.trace(whole))
+
+
+def test_a_change_is_seen_behind_a_branch_that_no_name_outlives() -> None:
+    def element(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+        c = x * 2
+        if k > 0:
+            d = c
+            d[0] = 5
+        return c
+
+    def every(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+        c = x * 2
+        if k > 0:
+            d = c
+            d += 5
+        return c
+
+    for function in (element, every):
+        with pytest.raises(TraceError, match="elements were changed"):
+            explorer.compile(explorer.trace(function))
+
+    def own(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+        if k > 0:
+            d = x + 1
+            d[0] = 5
+        return x * 2
+
+    same(own, np.ones(4, "float32"), np.int64(1))

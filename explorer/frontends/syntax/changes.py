@@ -24,21 +24,23 @@ from explorer.frontends.tracing.structure import flatten, rebuild
 # is given, the name, and whether it comes from outside of the statement.
 Elements: TypeAlias = tuple[tuple[int, str, bool], ...]
 Values: TypeAlias = tuple[Any, ...]
+Operator: TypeAlias = Callable[[Any, Any], Any]
 
-RENEWED: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.iadd,
-    "Sub": operator.isub,
-    "Mult": operator.imul,
-    "MatMult": operator.imatmul,
-    "Div": operator.itruediv,
-    "FloorDiv": operator.ifloordiv,
-    "Mod": operator.imod,
-    "Pow": operator.ipow,
-    "BitAnd": operator.iand,
-    "BitOr": operator.ior,
-    "BitXor": operator.ixor,
-    "LShift": operator.ilshift,
-    "RShift": operator.irshift,
+# Python's own, and what is asked of an array of the program, whose elements change as a whole.
+RENEWED: dict[str, tuple[Operator, Operator]] = {
+    "Add": (operator.iadd, operator.add),
+    "Sub": (operator.isub, operator.sub),
+    "Mult": (operator.imul, operator.mul),
+    "MatMult": (operator.imatmul, operator.matmul),
+    "Div": (operator.itruediv, operator.truediv),
+    "FloorDiv": (operator.ifloordiv, operator.floordiv),
+    "Mod": (operator.imod, operator.mod),
+    "Pow": (operator.ipow, operator.pow),
+    "BitAnd": (operator.iand, operator.and_),
+    "BitOr": (operator.ior, operator.or_),
+    "BitXor": (operator.ixor, operator.xor),
+    "LShift": (operator.ilshift, operator.lshift),
+    "RShift": (operator.irshift, operator.rshift),
 }
 
 
@@ -57,7 +59,8 @@ def changed(x: Any, path: tuple[Any, ...], place: Any, value: Any) -> Any:
 def renewed(x: Any, path: tuple[Any, ...], place: Any, value: Any, name: str) -> Any:
     """What x is called from here on, after `x[path][place] += value`, or another operator's."""
     old = reduce(operator.getitem, path, x)[place]
-    return changed(x, path, place, RENEWED[name](old, value))
+    of_elements = isinstance(reduce(operator.getitem, path, x), TracedArray)
+    return changed(x, path, place, RENEWED[name][of_elements](old, value))
 
 
 def _changed(x: Any, place: Any, value: Any) -> Any:

@@ -47,8 +47,6 @@ def if_(
         return found
     if effect:
         cannot(effect)
-    if not names:
-        return ()
     outside, given = given, begun(elements, given)
     sides: list[Values] = []
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from explorer.errors import TraceError
+from explorer.errors import DtypeError, ShapeError, TraceError
 from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.frames import Frame, current_frame
-from explorer.frontends.tracing.lines import calling_line
+from explorer.frontends.tracing.lines import Line, calling_line
 from explorer.ir.calls import Var
 from explorer.ir.shapes.dims import product
 from explorer.ir.types import Tensor, numpy_dtype
@@ -102,6 +102,10 @@ class TracedArray:
             array.changes.append(change)
             if array.home is not change.frame:
                 change.frame.changed.append((array, change.text))
+
+    def is_read_in(self, inner: Frame) -> bool:
+        """Whether a function that is written inside of its own has read it."""
+        return self._value.name in inner.captured
 
     def shared_now(self) -> tuple[Shared, ...]:
         """The arrays that it may be, as they are now."""
@@ -363,6 +367,11 @@ def changed(x: TracedArray, key: Any, value: Any) -> TracedArray:
             try_=".copy()",
         )
     found: TracedArray = TracedArray.functions.setitem(x, key, value)
+    return _with_elements(x, found, line)
+
+
+def _with_elements(x: TracedArray, found: TracedArray, line: Line) -> TracedArray:
+    """What an array is called from here on, after its elements became those of `found`."""
     frame = current_frame()
     change = Change(frame, f"line {line.number}, {line.text}", x.statement)
     if x.home is frame:
@@ -372,6 +381,56 @@ def changed(x: TracedArray, key: Any, value: Any) -> TracedArray:
     new = TracedArray(found.value, found.home)
     new.shared = (Shared(x, len(x.changes)), *x.shared_now())
     return new
+
+
+def _augmented(name: str) -> Callable[[TracedArray, Any], Any]:
+    """`x += y` or its like: elements of the array change, under all its names, as in NumPy; what
+    has no dims gets another value, as a number does.
+    """
+
+    def operator(x: TracedArray, other: Any) -> Any:
+        found = getattr(x, name)(other)
+        if not isinstance(found, TracedArray) or not x.ndim or x.weak:
+            return found
+        line = calling_line()
+        dims = [(a, b) for a, b in zip(x.type.dims, found.type.dims) if isinstance(a, int)]
+        if found.ndim != x.ndim or any(isinstance(b, int) and a != b for a, b in dims):
+            raise ShapeError(
+                f"{line}: {found.type} has no room in {x.type} ({line.text})",
+                where=line,
+                try_="an assignment without an operator makes another array",
+            )
+        if found.dtype != x.dtype:
+            both = found.dtype.kind in "fV" and x.dtype.kind in "fV"  # bfloat16 is V to NumPy
+            if not both and not np.can_cast(found.dtype, x.dtype, "same_kind"):
+                raise DtypeError(
+                    f"{line}: elements of {x.type} do not become {found.dtype} ({line.text})",
+                    where=line,
+                    try_="an assignment without an operator makes another array",
+                )
+            found = found.astype(x.dtype)
+        if x.of is None:
+            return _with_elements(x, found, line)
+        x.of.note(Change(current_frame(), f"line {line.number}, {line.text}", x.of.statement))
+        return found
+
+    return operator
+
+
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+):
+    setattr(TracedArray, f"__i{_name}__", _augmented(f"__{_name}__"))
 
 
 METHODS = frozenset(

@@ -11,7 +11,7 @@ from explorer.errors import DtypeError, ShapeError, TraceError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.bodies import Body, captured, finish, run_body
 from explorer.frontends.tracing.control.branches import one_bool
-from explorer.frontends.tracing.control.shared import changed_in, handed_on_by_trips
+from explorer.frontends.tracing.control.shared import changed_in, check_trips, handed_on_by_trips
 from explorer.frontends.tracing.emit import bind
 from explorer.frontends.tracing.frames import current_frame, is_tracing, source_of
 from explorer.frontends.tracing.lines import calling_line
@@ -131,6 +131,7 @@ def emit_loop(
     found = bind(frame, loop, [*(s.type for s in state), *stacked], "loop")
     for value, before in zip(found, state, strict=False):
         value.weak = before.weak
+    check_trips(body.frame)
     changed_in(body.frame)
     handed_on_by_trips(found[: len(state)], state, body.values[len(COUNTERS) :], body.results[1:])
     return found

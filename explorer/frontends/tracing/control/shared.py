@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from explorer.errors import TraceError
 from explorer.frontends.tracing.array import Change, Shared, TracedArray
 from explorer.frontends.tracing.frames import Frame, current_frame
+from explorer.frontends.tracing.lines import calling_line
 
 Arrays = Sequence[TracedArray]
 Pairs = set[tuple[int, int]]  # of results, by their places
@@ -27,6 +29,22 @@ def changed_in(inner: Frame) -> None:
     frame = current_frame()
     for array, text in {id(array): (array, text) for array, text in inner.changed}.values():
         array.note(Change(frame, text))
+
+
+def check_trips(inner: Frame) -> None:
+    """Of the body of a loop: TraceError where it reads an array from outside and changes elements
+    of it under another name, which the next trip would not see.
+    """
+    for array, text in inner.changed:
+        if array.is_read_in(inner):
+            line = calling_line()
+            raise TraceError(
+                f"{line}: this loop reads an array from outside of it and changes its elements "
+                f"under another name ({text}), as NumPy's next trip would see and a traced one "
+                "does not; take .copy() of it before the loop",
+                where=line,
+                try_=".copy()",
+            )
 
 
 def handed_on(found: Arrays, ways: Sequence[Arrays]) -> None:
