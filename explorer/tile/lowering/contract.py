@@ -25,7 +25,7 @@ from explorer.tile.lowering.groups import in_groups, padded_extents
 from explorer.tile.lowering.places import Place, Places, row_major
 from explorer.tile.lowering.transposed_tile import turned_tile
 
-MOST_SEGMENTS = 4096  # of a table: a bound on memory, chosen
+MOST_STEPS = 4096  # of a table: a bound on memory, chosen
 SHORT_RUN_ELEMENTS = 8  # chosen, no measurement kept
 
 Walk: TypeAlias = tuple[tuple[int, ...], Dim, int]  # segments' starts, steps of each, their size
@@ -70,7 +70,7 @@ def walk_of(a: Fetch, depth: tuple[Axis, ...], group: int) -> Walk | None:
     """How the sum goes over the left operand; None where no table can have its segments."""
     extents = padded_extents(depth, group)
     walk = segments(tuple(a.offset.factor(x.name) for x in depth), extents)
-    if walk is None or len(walk[0]) > MOST_SEGMENTS:
+    if walk is None or len(walk[0]) > MOST_STEPS:
         return None
     starts, length, step = walk
     length, step = (length, step) if group == 1 else (floor_div(length, group), group)

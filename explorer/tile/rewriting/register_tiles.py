@@ -23,7 +23,7 @@ PANEL_SHARE = 2 / 3  # of the nearest cache: the rest is for rows and results; c
 OWN_SHARE = 1 / 2  # of a unit's farthest own cache: the rest is for other matrices; chosen
 ON_REGISTERS = ("add", "sub", "mul", "div", "max", "min")  # of float elements
 ON_WHOLE_NUMBERS = ("add", "sub", "mul")
-REMEMBERED_EPILOGUES = 64  # a bound on memory, chosen
+REMEMBERED_MAPS = 64  # a bound on memory, chosen
 
 
 def register_tiles(p: TileProgram, device: Device) -> TileProgram:
@@ -143,7 +143,7 @@ def row_step(offset: Affine, rows: tuple[Span, ...]) -> Dim | None:
     return inner
 
 
-@by_identity_at(REMEMBERED_EPILOGUES)
+@by_identity_at(REMEMBERED_MAPS)
 def _arithmetic_operands(epilogue: Map, over: tuple[str, Buffer]) -> tuple[Fetch, ...]:
     """The operands of an epilogue that can run on the accumulators, what is stored first; none
     where it must run on the tile in L1. `over`: the axis of the columns, and the sums.
