@@ -499,6 +499,18 @@ def test_a_loop_that_reads_what_it_changes_under_another_name_is_refused() -> No
         with pytest.raises(TraceError, match="under another name"):
             explorer.compile(explorer.trace(function))
 
+    def copies(x: tensor("float32", 4), k: tensor("int64")) -> Any:
+        c = x * 2
+        d = c.copy()
+        for t in range(k):
+            y = d.copy()
+            y[t] = c[0]
+            c += d
+            c[1] = y[0] + d[1]
+        return c, d
+
+    same(copies, np.arange(4, dtype="float32"), np.int64(3))
+
 
 def test_what_such_a_change_does_not_fit_is_refused_as_numpy_does() -> None:
     def wide(x: tensor("float32", 4)) -> Any:

@@ -62,6 +62,8 @@ class TracedArray:
         self.seen = 0  # how many changes the array had that this one is a view of
         self.shared: tuple[Shared, ...] = ()  # the arrays that it may be
         self.statement: object = None  # what it is a result of, if it may be one from before
+        self.made = current_frame()  # in which it came to be: a copy is the value of one around
+        self.readers: list[Frame] = []  # other functions than its own that have read it
 
     def __repr__(self) -> str:
         return f"<{self._value.name}: {self.type}>"
@@ -79,6 +81,8 @@ class TracedArray:
             for change in other.changes:
                 if change.frame.is_around(current_frame()):
                     self._refuse_old("what may be an array, as a run decides,", change)
+        if of.home is not current_frame():
+            of.readers.append(current_frame())
         return self._value
 
     def _refuse_old(self, what: str, change: Change) -> NoReturn:
@@ -104,8 +108,8 @@ class TracedArray:
                 change.frame.changed.append((array, change.text))
 
     def is_read_in(self, inner: Frame) -> bool:
-        """Whether a function that is written inside of its own has read it."""
-        return self._value.name in inner.captured
+        """Whether a function has read it that it was there before."""
+        return not inner.is_around(self.made) and any(map(inner.is_around, self.readers))
 
     def shared_now(self) -> tuple[Shared, ...]:
         """The arrays that it may be, as they are now."""
