@@ -50,6 +50,10 @@ def _cond(pred: TracedArray, then: Run, orelse: Run, args: tuple[Any, ...]) -> A
             f"{sides[1].structure}",
             where=calling_line(),
         )
+    if not sides[0].results:  # nothing to run, and all to be told of what they changed
+        for side in sides:
+            changed_in(side.frame)
+        return rebuild(sides[0].structure, [])
     pairs = list(zip(sides[0].results, sides[1].results, strict=True))
     dtypes = [_one_dtype(*pair) for pair in pairs]
     dims = [_common_dims(*pair, sides) for pair in pairs]
