@@ -41,7 +41,7 @@ def test_the_peak_is_the_makers_peak(name: str) -> None:
 @pytest.mark.parametrize("name", device_names())
 def test_nearer_memories_are_faster_and_smaller(name: str) -> None:
     levels = device(name).levels
-    assert [m.name for m in levels] in (["shared", "L2", "DRAM"], ["L1", "exchange"])
+    assert [m.name for m in levels] in (["L1", "L2", "DRAM"], ["L1", "exchange"])
     speeds = [m.alone_gb_per_s for m in levels]
     assert speeds == sorted(speeds, reverse=True)
     assert levels[-1].capacity_bytes is None and levels[-1].shared and not levels[0].shared
@@ -77,7 +77,7 @@ def test_a_sheet_may_say_nothing_of_the_limits_of_a_block() -> None:
 def test_bandwidths_are_one_units_share() -> None:
     v100 = device("v100")
     assert v100.level("DRAM").alone_gb_per_s * v100.units == pytest.approx(750)
-    assert v100.level("shared").alone_gb_per_s * v100.units == pytest.approx(12080)
+    assert v100.level("L1").alone_gb_per_s * v100.units == pytest.approx(12080)
 
 
 @pytest.mark.parametrize("name", device_names())

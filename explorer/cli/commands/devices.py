@@ -21,8 +21,7 @@ from explorer.measure.this_machine.this_cpu import this_cpu
 DEFAULT = (
     "this-cpu was not measured: its bandwidths and costs are defaults (ironworks devices --measure)"
 )
-FARTHER = ("L2", "L3", "DRAM", "exchange")
-LEVELS = (("L1 or shared", ("L1", "shared")), *((name, (name,)) for name in FARTHER))  # columns
+LEVELS = ("L1", "L2", "L3", "DRAM", "exchange")
 
 
 def main(given: Sequence[str]) -> int:
@@ -82,8 +81,8 @@ def _fields(each: Device) -> dict[str, object]:
 
 
 def _text(known: Sequence[Device]) -> str:
-    rows = [(*_shape(d), *(_level(d, names) for _, names in LEVELS)) for d in known]
-    head = ("device", ">units", ">lanes", ">GHz", ">GFLOP/s", *(f">{title}" for title, _ in LEVELS))
+    rows = [(*_shape(d), *(_level(d, name) for name in LEVELS)) for d in known]
+    head = ("device", ">units", ">lanes", ">GHz", ">GFLOP/s", *(f">{name}" for name in LEVELS))
     note = "Of each memory: capacity, and GB/s for one unit. GFLOP/s: float32, all units."
     text = f"{table(head, rows)}\n\n  {note}"
     if any(d.figures == "default" for d in known):
@@ -97,8 +96,8 @@ def _shape(d: Device) -> tuple[str, ...]:
     return name, f"{d.units}", f"{d.lanes}", f"{d.clock_ghz:.2f}", f"{peak:,.0f}"
 
 
-def _level(d: Device, names: Sequence[str]) -> str:
-    found = next((level for level in d.levels if level.name in names), None)
+def _level(d: Device, name: str) -> str:
+    found = next((level for level in d.levels if level.name == name), None)
     return "" if found is None else _memory(found)
 
 

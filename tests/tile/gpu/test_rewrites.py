@@ -145,7 +145,7 @@ def test_a_product_is_in_three_levels() -> None:
 def test_a_convolution_comes_to_shared_memory_with_its_border() -> None:
     program = made(conv(9, 9, 5, 17, 3, 1, 1), V100)["place syncs"]
     (product,) = (s for s in statements(program.body) if isinstance(s, Reduce))
-    names = {b.name for b in program.buffers if b.level == "shared"}
+    names = {b.name for b in program.buffers if b.level == "L1"}
     assert len(names) == 2 and "where" not in str(product.expr)
 
 
@@ -165,7 +165,7 @@ def test_what_does_not_fit_stays_where_it_is() -> None:
     k = normalise(c.kernel)
     block = first_block(k, SMALL)
     program = dict(block_steps(k, block, ENV, tight))["place syncs"]
-    assert not any(b.level == "shared" for b in program.buffers) and not syncs(program)
+    assert not any(b.level == "L1" for b in program.buffers) and not syncs(program)
     assert is_right(c, program)
 
 
