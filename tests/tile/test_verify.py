@@ -27,7 +27,7 @@ from tests.tile.gpu.blocks import V100
 from tests.tile.programs import HERE
 
 X, Y = Buffer("x", "input", 4096), Buffer("y", "output", 4096)
-S = Buffer("s", "scratch", 4096, level="shared")
+S = Buffer("s", "scratch", 4096, level="L1")
 
 
 def on_threads(count: int, size: int, target: Fetch, expr: Fetch | Const) -> For:
