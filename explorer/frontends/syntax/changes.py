@@ -58,9 +58,9 @@ def changed(x: Any, path: tuple[Any, ...], place: Any, value: Any) -> Any:
 
 def renewed(x: Any, path: tuple[Any, ...], place: Any, value: Any, name: str) -> Any:
     """What x is called from here on, after `x[path][place] += value`, or another operator's."""
-    old = reduce(operator.getitem, path, x)[place]
-    of_elements = isinstance(reduce(operator.getitem, path, x), TracedArray)
-    return changed(x, path, place, RENEWED[name][of_elements](old, value))
+    holder = reduce(operator.getitem, path, x)
+    of_elements = isinstance(holder, TracedArray)
+    return changed(x, path, place, RENEWED[name][of_elements](holder[place], value))
 
 
 def _changed(x: Any, place: Any, value: Any) -> Any:

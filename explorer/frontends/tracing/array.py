@@ -63,7 +63,7 @@ class TracedArray:
         self.shared: tuple[Shared, ...] = ()  # the arrays that it may be
         self.statement: object = None  # what it is a result of, if it may be one from before
         self.made = current_frame()  # in which it came to be: a copy is the value of one around
-        self.readers: list[Frame] = []  # other functions than its own that have read it
+        self.readers: set[Frame] = set()  # other functions than its own that have read it
 
     def __repr__(self) -> str:
         return f"<{self._value.name}: {self.type}>"
@@ -82,7 +82,7 @@ class TracedArray:
                 if change.frame.is_around(current_frame()):
                     self._refuse_old("what may be an array, as a run decides,", change)
         if of.home is not current_frame():
-            of.readers.append(current_frame())
+            of.readers.add(current_frame())
         return self._value
 
     def _refuse_old(self, what: str, change: Change) -> NoReturn:
