@@ -29,6 +29,7 @@ CHARTS = {
     "rtasks": "RAMMED",
     "errors": "RAMMED",
     "memory": "PLANNED",
+    "peaks": "PLANNED",
 }
 
 

@@ -108,6 +108,16 @@ def test_memory_over_time_is_what_lives(c: Any) -> None:
     assert begun == {op for b in (*rows.buffers, *rows.aliases) for op in b.origin}
 
 
+def test_each_policy_of_memory_has_its_bytes_beside_what_lives_at_once(c: Any) -> None:
+    rows, figure = widgets.data(c, "peaks"), widgets.figure(c, "peaks")
+    bars, words, line = figure.data
+    assert list(bars.y) == [p.name for p in rows.policies]
+    size = {"KiB": 1024, "MiB": 1024**2}[figure.layout.xaxis.title.text.split("(")[1][:-1]]
+    assert [round(x * size) for x in bars.x] == [p.bytes for p in rows.policies]
+    assert [round(x * size) for x in line.x] == [max(rows.live)] * 2
+    assert ["in use" in text for text in words.text] == [p.used for p in rows.policies]
+
+
 def test_the_staircase_has_every_state_that_leads_to_a_result(c: Any) -> None:
     rows, figure = widgets.data(c, "staircase"), widgets.figure(c, "staircase")
     states = [t for t in figure.data if t.type == "scatter" and "markers" in t.mode]

@@ -12,6 +12,7 @@ from widgets.charts import (
     crossing,
     errors,
     memory,
+    peaks,
     policies,
     roofline,
     rtasks,
@@ -24,7 +25,7 @@ from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.draw.table_drawing import drawn_table
 from widgets.grinder import crossing_picture, iterations_picture, task_tree
-from widgets.memory import memory_picture
+from widgets.memory import memory_picture, peaks_picture
 from widgets.model.house import Part, fixed_parts
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -89,6 +90,7 @@ PICTURES: tuple[Picture, ...] = (
     rtasks_picture.PICTURE,
     errors_picture.PICTURE,
     memory_picture.PICTURE,
+    peaks_picture.PICTURE,
     generated_source.PICTURE,
     backward_picture.PICTURE,
     memory_front.PICTURE,
@@ -101,6 +103,7 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
     "curve": tile_curve.chart,
     "policies": policies.chart,
     "memory": memory.chart,
+    "peaks": peaks.chart,
     "memory_time": memory_front.chart,
     "crossing": crossing.chart,
     "staircase": staircase.chart,
