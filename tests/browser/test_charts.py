@@ -28,6 +28,7 @@ CHARTS = {
     "policies": "RAMMED",
     "rtasks": "RAMMED",
     "errors": "RAMMED",
+    "kernels": "RAMMED",
     "memory": "PLANNED",
     "peaks": "PLANNED",
 }

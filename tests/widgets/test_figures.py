@@ -16,10 +16,13 @@ import explorer
 import explorer.np as enp
 import widgets
 from explorer.errors import BadOption
+from explorer.ir.decisions.wall import Brick, Wall
 from explorer.measure.compare import Measurement
 from explorer.tuning.races.race import RaceResult, Runner
 from widgets.draw.theme import SCHEMES
-from widgets.rammer import rtasks_picture
+from widgets.model import brick_wall
+from widgets.model.brick_wall import Call
+from widgets.rammer import kernel_table, rtasks_picture
 from widgets.roller import staircase
 from widgets.rooms import gallery
 from widgets.session.session import Session
@@ -182,6 +185,76 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
     assert all(ops for t in (*above, *below) for ops in t.meta["ops"])
     assert all("(" in a.title.text for a in (figure.layout.xaxis, figure.layout.yaxis2))
     assert widgets.figure(c, "errors", measured=True).data
+
+
+def test_each_kernel_stands_beside_its_floor_its_plan_and_its_clock() -> None:
+    session = Session(explorer.compile(model, until="emitted"))
+    picture, wall, device = (
+        gallery.named("kernels"),
+        session.walls.planned,
+        session.now.compiled.device,
+    )
+    assert wall is not None
+    plain = picture.draw(session, "")
+    assert not plain[0].measured and "none measured yet" in plain[2].caption
+    session.time_shown(picture, "")
+    rows, _, table = picture.draw(session, "")
+    assert len(rows.kernels) == len(table.rows) == 3 and rows.units == wall.units
+    product, result, count = 2 * 63 * 96 * 96, 63 * 96, 4 * (2 * 63 * 96 + 96 * 96)
+    peak = 2 * device.lanes * device.fma_per_cycle * device.clock_ghz * wall.units * 1e3
+    level = next(m for m in device.levels if count <= m.capacity_bytes * (m.shared or wall.units))
+    moving = count / device.all_gb_per_s(level) / 1e3
+    assert sorted(k.floor.operations for k in rows.kernels) == [product] * 2 + [product + result]
+    for k in rows.kernels:
+        spent = dict.fromkeys(range(wall.units), 0.0)
+        for n in range(wall.bricks):
+            if wall.calls[wall.call[n]].name == k.call:
+                spent[int(wall.unit[n])] += wall.end[n] - wall.start[n]
+        assert k.planned_us == pytest.approx(max(spent.values()))
+        assert k.measured is not None and k.measured.n >= 8
+        assert k.measured.low_us <= k.measured.median_us <= k.measured.high_us
+        assert k.floor.bytes == count
+        assert k.floor.us == pytest.approx(max(k.floor.operations / peak, moving))
+        assert k.share == pytest.approx(k.floor.us / k.measured.median_us)
+    assert [k.us for k in rows.kernels] == sorted((k.us for k in rows.kernels), reverse=True)
+    planned, measured, floors, _ = gallery.chart(picture, session, "", "light").data
+    assert list(planned.x) == [k.planned_us for k in rows.kernels]
+    assert list(measured.x) == [k.measured.median_us for k in rows.kernels]
+    assert list(floors.x) == [k.floor.us for k in rows.kernels]
+    ends = [x + up for x, up in zip(measured.x, measured.error_x.array, strict=True)]
+    assert ends == pytest.approx([k.measured.high_us for k in rows.kernels])
+    assert all("n = " in words and "floor" in words for words in measured.customdata)
+
+
+def test_a_kernel_that_a_loop_runs_again_has_the_time_of_one_trip() -> None:
+    times = ((0, 0.0, 1.0, 0), (0, 2.0, 5.0, 0), (1, 0.0, 2.0, 1), (1, 3.0, 4.0, 1))
+    bricks = tuple(Brick(u, a, b, "k", n, n + 1, frozenset()) for u, a, b, n in times)
+    wall = brick_wall.data(Wall("measured", bricks, (), 2, 5.0), (Call("k", "matmul", ()),))
+    assert kernel_table.tasks_of(wall) == {"k": 4}
+    assert kernel_table.busiest_us(wall) == {"k": 4.0}
+    assert kernel_table.busiest_us(wall, {"k": 2}) == {"k": 2.0}
+
+
+def test_measuring_for_a_picture_goes_on_beside_and_keeps_what_it_found() -> None:
+    session = Session(explorer.compile(model, until="emitted"))
+    told = session.answer("picture", {"room": "kernels"})["controls"]
+    assert told["action"] == ["clock", "Measure the kernels", {"room": "kernels", "op": -1}]
+    with pytest.raises(BadOption, match="was not measured as it is on show"):
+        session.answer("clock", {"room": "kernels"})
+    job = session.answer("begin_clock", {"room": "kernels"})["job"]
+    assert session.bench.jobs.wait(job)["error"] is None
+    assert session.answer("clock", {"room": "kernels"})["said"] == "3 kernels measured"
+    before = gallery.named("kernels").draw(session, "")[0]
+    job = session.answer("begin_clock", {"room": "kernels"})["job"]
+    session.answer("cancel", {"job": job})
+    assert session.bench.jobs.wait(job)["error"] is None
+    assert gallery.named("kernels").draw(session, "")[0].measured and before.measured
+    with pytest.raises(BadOption, match="measures nothing"):
+        session.answer("begin_clock", {"room": "policies"})
+    sheet = Session(explorer.compile(model, target="v100", until="planned"))
+    assert "action" not in sheet.answer("picture", {"room": "kernels"})["controls"]
+    with pytest.raises(BadOption, match="can be measured here"):
+        sheet.answer("begin_clock", {"room": "kernels"})
 
 
 @pytest.mark.parametrize("room", OF_ANY)

@@ -49,7 +49,7 @@ class Walls:
 class OnShow(Protocol):
     """A compilation at a binding of its symbols, its walls and its memory plan; for Welder, Roller
     and Rammer which device and tile, what was moved by hand, the tiles and the ways of loops that
-    were timed.
+    were timed, and what else a picture's clock said.
     """
 
     @property
@@ -66,3 +66,4 @@ class OnShow(Protocol):
     def hand(self) -> Hand: ...
     def times(self, binding: str) -> Times: ...
     def timed(self, loop: str) -> tuple[Timed, ...]: ...
+    def clocked(self, picture: str, about: str) -> Any: ...

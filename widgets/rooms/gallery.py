@@ -11,6 +11,7 @@ from explorer.ir.stage import Stage
 from widgets.charts import (
     crossing,
     errors,
+    kernels,
     memory,
     peaks,
     policies,
@@ -34,6 +35,7 @@ from widgets.rammer import (
     accept_picture,
     brick_wall_picture,
     errors_picture,
+    kernel_table_picture,
     policies_picture,
     rtasks_picture,
     two_layers_picture,
@@ -89,6 +91,7 @@ PICTURES: tuple[Picture, ...] = (
     two_layers_picture.PICTURE,
     rtasks_picture.PICTURE,
     errors_picture.PICTURE,
+    kernel_table_picture.PICTURE,
     memory_picture.PICTURE,
     peaks_picture.PICTURE,
     generated_source.PICTURE,
@@ -110,6 +113,7 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
     "waves": waves.chart,
     "rtasks": rtasks.chart,
     "errors": errors.chart,
+    "kernels": kernels.chart,
 }
 
 
