@@ -25,6 +25,7 @@ CHARTS = {
     "staircase": "ROLLED",
     "waves": "ROLLED",
     "roofline": "ROLLED",
+    "search": "ROLLED",
     "policies": "RAMMED",
     "rtasks": "RAMMED",
     "errors": "RAMMED",

@@ -15,17 +15,20 @@ from plotly.offline import get_plotlyjs
 import explorer
 import explorer.np as enp
 import widgets
-from explorer.errors import BadOption
+from explorer.errors import AnswerMismatch, BadOption
 from explorer.ir.decisions.wall import Brick, Wall
 from explorer.measure.compare import Measurement
+from explorer.roller.tiles.weigh import label_of
 from explorer.tuning.races.race import RaceResult, Runner
 from widgets.draw.theme import SCHEMES
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call
-from widgets.rammer import kernel_table, rtasks_picture
+from widgets.rammer import rtasks_picture
 from widgets.roller import staircase
 from widgets.rooms import gallery
 from widgets.session.session import Session
+from widgets.timed import kernel_table
+from widgets.timed import search as tile_search
 
 CHARTS = tuple(gallery.CHARTS)
 OF_ANY = tuple(
@@ -255,6 +258,49 @@ def test_measuring_for_a_picture_goes_on_beside_and_keeps_what_it_found() -> Non
     assert "action" not in sheet.answer("picture", {"room": "kernels"})["controls"]
     with pytest.raises(BadOption, match="can be measured here"):
         sheet.answer("begin_clock", {"room": "kernels"})
+
+
+def test_a_search_has_its_trials_in_order_and_the_best_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tile_search, "FIRST", 3)
+    monkeypatch.setattr(tile_search, "MORE", 4)
+    session = Session(explorer.compile(model, until="emitted"))
+    picture = gallery.named("search")
+    plain, _, table = picture.draw(session, "")
+    assert plain.tried == plain.best_us == () and "none tried yet" in table.caption
+    session.time_shown(picture, "")
+    rows, _, table = picture.draw(session, "")
+    tilings = session.now.compiled.program.decisions.tilings
+    binding = next(d for d in tilings if d.binding in rows.kernel)
+        d for d in session.now.compiled.program.decisions.tilings if d.binding in rows.kernel
+    )
+    legal = [c for c in binding.candidates if not c.refused]
+    assert [t.by for t in rows.trials] == [tile_search.MODEL] * 3 + [tile_search.SEARCH] * 4
+    assert [t.tile for t in rows.trials[:3]] == [label_of(c.value) for c in legal[:3]]
+    assert len({t.tile for t in rows.trials}) == 7 == len(table.rows)
+    least, took = float("inf"), [t.measured for t in rows.trials]
+    for best, m in zip(rows.best_us, took, strict=True):
+        least = min(least, m.median_us)
+        assert best == least and m.n >= 8 and m.low_us <= m.median_us <= m.high_us
+    assert rows.first is rows.trials[0] and rows.best.measured.median_us == least
+    figure = gallery.chart(picture, session, "", "light")
+    by = {t.name: t for t in figure.data}
+    assert list(by["modelled"].y) == [t.modelled_us for t in rows.trials]
+    measured = [t for t in figure.data if t.name.startswith("measured")]
+    points = sorted((x, y) for t in measured for x, y in zip(t.x, t.y, strict=True))
+    assert points == [(n + 1, m.median_us) for n, m in enumerate(took)]
+    assert list(by["best so far"].y) == list(rows.best_us)
+    (guess,) = [t for t in figure.data if t.name.startswith("the model's guess")]
+    assert set(guess.y) == {took[0].median_us}
+    assert all("n = " in words for t in measured for words in t.customdata)
+
+
+def test_a_tile_with_another_result_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_search, "agree", lambda one, other: False)
+    session = Session(explorer.compile(model, until="emitted"))
+    with pytest.raises(AnswerMismatch, match="give different results"):
+        session.time_shown(gallery.named("search"), "")
 
 
 @pytest.mark.parametrize("room", OF_ANY)

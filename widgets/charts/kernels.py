@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, rows_high, styled
 from widgets.draw.table import size_text, time_text
-from widgets.rammer.kernel_table import KernelRow, KernelRows
-from widgets.rammer.kernel_table_picture import MOST
+from widgets.timed.kernel_table import KernelRow, KernelRows
+from widgets.timed.kernel_table_picture import MOST
 
 
 def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:

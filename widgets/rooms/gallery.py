@@ -17,6 +17,7 @@ from widgets.charts import (
     policies,
     roofline,
     rtasks,
+    search,
     staircase,
     tile_curve,
     waves,
@@ -35,7 +36,6 @@ from widgets.rammer import (
     accept_picture,
     brick_wall_picture,
     errors_picture,
-    kernel_table_picture,
     policies_picture,
     rtasks_picture,
     two_layers_picture,
@@ -55,6 +55,7 @@ from widgets.roller import (
     tile_layout,
     tile_panels_picture,
 )
+from widgets.timed import kernel_table_picture, search_picture
 from widgets.training import backward_picture, cache_panel, memory_front
 from widgets.welder import (
     connections_picture,
@@ -83,6 +84,7 @@ PICTURES: tuple[Picture, ...] = (
     staircase_picture.PICTURE,
     scale_out.PICTURE,
     roofline_picture.PICTURE,
+    search_picture.PICTURE,
     rewrites.PICTURE,
     tile_layout.PICTURE,
     brick_wall_picture.PICTURE,
@@ -103,6 +105,7 @@ PICTURES: tuple[Picture, ...] = (
 
 CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme to a plotly figure
     "roofline": roofline.chart,
+    "search": search.chart,
     "curve": tile_curve.chart,
     "policies": policies.chart,
     "memory": memory.chart,

@@ -20,7 +20,7 @@ class Clocks:
 
     def said(self, now: Setting, picture: str, about: str) -> Any:
         """What was found under this setting; None where nothing was."""
-        return self.known.get((now, picture, about))
+        return self.known.get((now, picture, about)) if self.known else None
 
     def measure(
         self, now: Setting, house: House, picture: Picture, about: str, inputs: Arrays

@@ -14,7 +14,7 @@ from widgets.model.house import House
 from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Clock, Drawn, Picture
-from widgets.rammer.kernel_table import (
+from widgets.timed.kernel_table import (
     KernelRow,
     KernelRows,
     busiest_us,
