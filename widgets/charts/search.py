@@ -12,6 +12,7 @@ from widgets.timed.search import MODEL, SEARCH, SearchRows
 from widgets.timed.search_picture import words
 
 SYMBOLS = {MODEL: "circle", SEARCH: "diamond"}
+NAMES = {MODEL: "as the model ranks", SEARCH: "by evolution"}
 
 
 def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
@@ -45,7 +46,7 @@ def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
             hovertemplate="%{customdata}<extra></extra>",
         )
     figure.update_xaxes(title="trial (in the order tried)", rangemode="tozero")
-    figure.update_yaxes(title="time of the kernel alone (µs)", type="log")
+    figure.update_yaxes(title="kernel alone (µs), 99 % interval", type="log", dtick="D2")
     return styled(figure, theme, title, 460, showlegend=True)
 
 
@@ -89,7 +90,7 @@ def _measured(figure: go.Figure, rows: SearchRows, by: str, c: Mapping[str, str]
     figure.add_scatter(
         x=[n + 1 for n, _, _ in mine],
         y=[m.median_us for _, _, m in mine],
-        name=f"measured, 99 % interval: {by}",
+        name=f"measured, {NAMES[by]}",
         mode="markers",
         marker={"symbol": SYMBOLS[by], "color": c["ink2"], "size": 8},
         error_y={

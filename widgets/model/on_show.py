@@ -23,7 +23,7 @@ class View:
     """Which device a picture is about, "" for the one that was compiled for, and which of the tiles
     to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
     bricks a share and which rKernels, "" and 0 for those in use; for Grinder's which loop, and what
-    a launch and a barrier are supposed to take.
+    a launch and a barrier are supposed to take; for that of sizes which symbol.
     """
 
     device: str = ""
@@ -35,6 +35,7 @@ class View:
     loop: str = ""
     launch: str = ""
     barrier: str = ""
+    symbol: str = ""
 
 
 @dataclass(frozen=True, slots=True)

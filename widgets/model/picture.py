@@ -31,7 +31,7 @@ class Family:
     picture is about the whole program.
     """
 
-    name: Literal["tiles", "groups", "walls", "loops", "trips"]
+    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes"]
     controls: Callable[[OnShow, str], Mapping[str, Any]]
     about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()
     heaviest: Callable[[OnShow, int], tuple[str, ...]] | None = None
@@ -45,13 +45,15 @@ class Clock:
     `about(on_show, op)` names what of the setting on show is measured, None where nothing can be;
     `run(now, house, about, inputs)` measures it: after each step how many are done, of how many,
     and what was found so far, which stays when the rest is cancelled, None where that is nothing.
-    `told` says it in words, "" where there is nothing yet.
+    `told` says it in words, "" where there is nothing yet; `under` is the setting without what
+    changes nothing of it.
     """
 
     title: str
     about: Callable[[OnShow, str], str | None]
     run: Callable[[Setting, House, str, Arrays], Iterator[tuple[int, int, Any]]]
     told: Callable[[Any], str]
+    under: Callable[[Setting, str], Setting] = lambda now, about: now
 
 
 @dataclass(frozen=True, slots=True)

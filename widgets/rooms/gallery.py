@@ -18,6 +18,7 @@ from widgets.charts import (
     roofline,
     rtasks,
     search,
+    sizes,
     staircase,
     tile_curve,
     waves,
@@ -55,7 +56,7 @@ from widgets.roller import (
     tile_layout,
     tile_panels_picture,
 )
-from widgets.timed import kernel_table_picture, search_picture
+from widgets.timed import kernel_table_picture, search_picture, sizes_picture
 from widgets.training import backward_picture, cache_panel, memory_front
 from widgets.welder import (
     connections_picture,
@@ -96,6 +97,7 @@ PICTURES: tuple[Picture, ...] = (
     kernel_table_picture.PICTURE,
     memory_picture.PICTURE,
     peaks_picture.PICTURE,
+    sizes_picture.PICTURE,
     generated_source.PICTURE,
     backward_picture.PICTURE,
     memory_front.PICTURE,
@@ -110,6 +112,7 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
     "policies": policies.chart,
     "memory": memory.chart,
     "peaks": peaks.chart,
+    "sizes": sizes.chart,
     "memory_time": memory_front.chart,
     "crossing": crossing.chart,
     "staircase": staircase.chart,

@@ -150,7 +150,9 @@ def _with_clock(s: Seen, picture: Picture, op: int, name: str, controls: Any) ->
     own = device.kind == "cpu" and s.view.device in ("", device.name)
     if not own or picture.clock.about(s, name) is None:
         return controls or plain
-    asked = {"room": picture.name, "op": op}
+    asked: dict[str, Any] = {"room": picture.name, "op": op}
+    if s.view.symbol:
+        asked["symbol"] = s.view.symbol
     return {**(controls or plain), "action": ["clock", picture.clock.title, asked]}
 
 
@@ -162,6 +164,7 @@ def _more(
     loop: str = "",
     launch: str = "",
     barrier: str = "",
+    symbol: str = "",
 ) -> dict[str, Any]:
     """Which walls, or which loop, from outside."""
     found = {"policy": str(policy), "units": position(units), "bricks": position(bricks)}
@@ -170,6 +173,7 @@ def _more(
         "loop": str(loop),
         "launch": str(launch),
         "barrier": str(barrier),
+        "symbol": str(symbol),
     }
 
 

@@ -364,25 +364,25 @@ class Session:
 
     def clocked(self, picture: str, about: str) -> Any:
         """What the clock of a picture said of what is on show."""
-        return self.clocks.said(self.now, picture, about)
+        return self.clocks.said(self.now, gallery.named(picture), about)
 
-    def begin_clock(self, room: str, op: int = -1) -> Any:
+    def begin_clock(self, room: str, op: int = -1, symbol: str = "") -> Any:
         """Begin to measure what a picture is about, beside; `clock` then says what came of it."""
-        picture, about = self._measurable(room, op)
+        picture, about = self._measurable(room, op, symbol)
         self._with_code()
         now, jobs = self.now, self.bench.jobs
         return self.clocks.start(now, self.house, picture, about, self.inputs, jobs)
 
-    def clock(self, room: str, op: int = -1) -> Any:
+    def clock(self, room: str, op: int = -1, symbol: str = "") -> Any:
         """What came of measuring for a picture."""
-        picture, about = self._measurable(room, op)
+        picture, about = self._measurable(room, op, symbol)
         return {"said": self.clocks.words(self.now, picture, about)}
 
-    def _measurable(self, room: str, op: int) -> tuple[Picture, str]:
+    def _measurable(self, room: str, op: int, symbol: str) -> tuple[Picture, str]:
         """A picture, and what of it can be measured; raises BadOption where nothing can."""
         picture = gallery.named(room)
         name = item(self.house.operators, op, "operator").name if op >= 0 else ""
-        about = clock_of(picture).about(self, name)
+        about = clock_of(picture).about(answers.Seen(self, View(symbol=symbol)), name)
         if about is None or not self.runs:
             said = f"nothing of {picture.title} can be measured here"
             raise BadOption(said, where=room, try_="compile for this-cpu, through PLANNED at least")

@@ -26,10 +26,16 @@ def caption(rows: SearchRows) -> str:
         text = f"{on}: {count_text(len(rows.trials), 'tile')} modelled"
         return f"{text}, none tried yet" if rows.own else f"{text}; a data sheet cannot be timed"
     spent = sum(t.seconds for t in rows.tried)
-    over = first.measured.median_us / best.measured.median_us
+    one, other = first.measured, best.measured
     said = "the model's guess is the best of them"
-    if best is not first:
-        said = f"the model's guess took {over:.2f} times as long as the best, {best.tile}"
+    if best is not first and one.low_us <= other.high_us:
+        said = f"the best, {best.tile}, is not told apart from the model's guess"
+    elif best is not first:
+        low, high = one.low_us / other.high_us, one.high_us / other.low_us
+        said = (
+            f"the model's guess took {one.median_us / other.median_us:.2f} times as long "
+            f"({low:.2f} to {high:.2f}) as the best, {best.tile}"
+        )
     return (
         f"{on}, {count_text(rows.threads, 'thread')}: {count_text(len(rows.tried), 'tile')} timed "
         f"alone, one after another, in {spent:.1f} s; {said}"

@@ -18,9 +18,11 @@ class Clocks:
     def __init__(self) -> None:
         self.known: dict[tuple[Setting, str, str], Any] = {}
 
-    def said(self, now: Setting, picture: str, about: str) -> Any:
+    def said(self, now: Setting, picture: Picture, about: str) -> Any:
         """What was found under this setting; None where nothing was."""
-        return self.known.get((now, picture, about)) if self.known else None
+        if not self.known:
+            return None
+        return self.known.get((clock_of(picture).under(now, about), picture.name, about))
 
     def measure(
         self, now: Setting, house: House, picture: Picture, about: str, inputs: Arrays
@@ -45,14 +47,15 @@ class Clocks:
     def _steps(
         self, now: Setting, house: House, picture: Picture, about: str, inputs: Arrays
     ) -> Any:
-        for done, of, found in clock_of(picture).run(now, house, about, inputs):
+        clock = clock_of(picture)
+        for done, of, found in clock.run(now, house, about, inputs):
             if found is not None:
-                self.known[now, picture.name, about] = found
+                self.known[clock.under(now, about), picture.name, about] = found
             yield done, of
 
     def words(self, now: Setting, picture: Picture, about: str) -> str:
         """What came of it; raises BadOption where nothing did."""
-        found = self.said(now, picture.name, about)
+        found = self.said(now, picture, about)
         text = clock_of(picture).told(found) if found is not None else ""
         if not text:
             said = f"{picture.title} was not measured as it is on show"
