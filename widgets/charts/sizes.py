@@ -64,7 +64,7 @@ def _breaks(figure: go.Figure, rows: SizeRows, kind: str, ink: str) -> None:
             marker={
                 "symbol": SYMBOLS[kind],
                 "color": ink,
-                "size": 12 if kind == TASKS else 8,
+                "size": 12 if kind == TASKS else 6,
                 "line": {"width": 1.4, "color": ink},
             },
             customdata=[f"from {rows.symbol} = {b.size:,} on, {kind}<br>{b.words}" for b in mine],
