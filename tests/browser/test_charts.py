@@ -25,10 +25,13 @@ CHARTS = {
     "staircase": "ROLLED",
     "waves": "ROLLED",
     "roofline": "ROLLED",
+    "search": "ROLLED",
     "policies": "RAMMED",
     "rtasks": "RAMMED",
     "errors": "RAMMED",
+    "kernels": "RAMMED",
     "memory": "PLANNED",
+    "peaks": "PLANNED",
 }
 
 
@@ -224,6 +227,43 @@ def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session
     assert sorted(rooms) == sorted(charted)
     assert not tab.faults and not tab.outside
     tab.close()
+
+
+@explorer.trace
+def sized(x: explorer.tensor("float32", "n", 96)):  # type: ignore[no-untyped-def,valid-type]
+    return enp.exp(x @ W)
+
+
+def test_a_button_measures_for_a_chart_tells_how_far_it_is_and_can_be_cancelled(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.browser.over_session import house
+    from widgets.timed import sizes
+
+    monkeypatch.setattr(sizes, "SECONDS", 0.0)
+    monkeypatch.setitem(CHARTS, "sizes", "PLANNED")
+    session = Session(explorer.compile(sized))
+    with house(browser, tmp_path, session, width=900) as page:
+        enter(page, "sizes")
+        button = page.locator(".rbar [data-action=clock]")
+        assert button.text_content() == "Measure the sizes"
+        names = "document.querySelector('.chart .js-plotly-plot').data.map(t => t.name)"
+        assert not any(name.startswith("measured") for name in page.evaluate(names))
+        button.click()
+        page.wait_for_function(f"{names}.some(name => name.startsWith('measured'))")
+        every = session.clocked("sizes", "n")
+        assert page.locator(".status").inner_text().startswith(f"{len(every)} sizes measured")
+        monkeypatch.setattr(sizes, "SECONDS", 0.4)
+        button.click()
+        page.wait_for_function(
+            "/^Cancel: [1-9]/.test(document.querySelector('[data-action=clock]').textContent)"
+        )
+        button.click()
+        page.wait_for_function(
+            "document.querySelector('[data-action=clock]').textContent === 'Measure the sizes'"
+        )
+        page.wait_for_timeout(200)
+        assert 0 < len(session.clocked("sizes", "n")) < len(every)
 
 
 def deep(weights: Any, x: Any) -> Any:

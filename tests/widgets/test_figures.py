@@ -15,19 +15,25 @@ from plotly.offline import get_plotlyjs
 import explorer
 import explorer.np as enp
 import widgets
-from explorer.errors import BadOption
+from explorer.errors import AnswerMismatch, BadOption
+from explorer.ir.decisions.wall import Brick, Wall
 from explorer.measure.compare import Measurement
+from explorer.roller.tiles.weigh import label_of
 from explorer.tuning.races.race import RaceResult, Runner
 from widgets.draw.theme import SCHEMES
+from widgets.model import brick_wall
+from widgets.model.brick_wall import Call
 from widgets.rammer import rtasks_picture
 from widgets.roller import staircase
 from widgets.rooms import gallery
 from widgets.session.session import Session
+from widgets.timed import kernel_table
+from widgets.timed import search as tile_search
 
 CHARTS = tuple(gallery.CHARTS)
 OF_ANY = tuple(
-    room for room in CHARTS if room not in ("crossing", "errors")
-)  # they need a loop, a run
+    room for room in CHARTS if room not in ("crossing", "errors", "sizes")
+)  # they need a loop, a run, a symbol
 
 
 @explorer.trace
@@ -108,6 +114,16 @@ def test_memory_over_time_is_what_lives(c: Any) -> None:
     assert begun == {op for b in (*rows.buffers, *rows.aliases) for op in b.origin}
 
 
+def test_each_policy_of_memory_has_its_bytes_beside_what_lives_at_once(c: Any) -> None:
+    rows, figure = widgets.data(c, "peaks"), widgets.figure(c, "peaks")
+    bars, words, line = figure.data
+    assert list(bars.y) == [p.name for p in rows.policies]
+    size = {"KiB": 1024, "MiB": 1024**2}[figure.layout.xaxis.title.text.split("(")[1][:-1]]
+    assert [round(x * size) for x in bars.x] == [p.bytes for p in rows.policies]
+    assert [round(x * size) for x in line.x] == [max(rows.live)] * 2
+    assert ["in use" in text for text in words.text] == [p.used for p in rows.policies]
+
+
 def test_the_staircase_has_every_state_that_leads_to_a_result(c: Any) -> None:
     rows, figure = widgets.data(c, "staircase"), widgets.figure(c, "staircase")
     states = [t for t in figure.data if t.type == "scatter" and "markers" in t.mode]
@@ -172,6 +188,117 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
     assert all(ops for t in (*above, *below) for ops in t.meta["ops"])
     assert all("(" in a.title.text for a in (figure.layout.xaxis, figure.layout.yaxis2))
     assert widgets.figure(c, "errors", measured=True).data
+
+
+def test_each_kernel_stands_beside_its_floor_its_plan_and_its_clock() -> None:
+    session = Session(explorer.compile(model, until="emitted"))
+    picture, wall, device = (
+        gallery.named("kernels"),
+        session.walls.planned,
+        session.now.compiled.device,
+    )
+    assert wall is not None
+    plain = picture.draw(session, "")
+    assert not plain[0].measured and "none measured yet" in plain[2].caption
+    session.time_shown(picture, "")
+    rows, _, table = picture.draw(session, "")
+    assert len(rows.kernels) == len(table.rows) == 3 and rows.units == wall.units
+    product, result, count = 2 * 63 * 96 * 96, 63 * 96, 4 * (2 * 63 * 96 + 96 * 96)
+    peak = 2 * device.lanes * device.fma_per_cycle * device.clock_ghz * wall.units * 1e3
+    level = next(m for m in device.levels if count <= m.capacity_bytes * (m.shared or wall.units))
+    moving = count / device.all_gb_per_s(level) / 1e3
+    assert sorted(k.floor.operations for k in rows.kernels) == [product] * 2 + [product + result]
+    for k in rows.kernels:
+        spent = dict.fromkeys(range(wall.units), 0.0)
+        for n in range(wall.bricks):
+            if wall.calls[wall.call[n]].name == k.call:
+                spent[int(wall.unit[n])] += wall.end[n] - wall.start[n]
+        assert k.planned_us == pytest.approx(max(spent.values()))
+        assert k.measured is not None and k.measured.n >= 8
+        assert k.measured.low_us <= k.measured.median_us <= k.measured.high_us
+        assert k.floor.bytes == count
+        assert k.floor.us == pytest.approx(max(k.floor.operations / peak, moving))
+        assert k.share == pytest.approx(k.floor.us / k.measured.median_us)
+    assert [k.us for k in rows.kernels] == sorted((k.us for k in rows.kernels), reverse=True)
+    planned, measured, floors, _ = gallery.chart(picture, session, "", "light").data
+    assert list(planned.x) == [k.planned_us for k in rows.kernels]
+    assert list(measured.x) == [k.measured.median_us for k in rows.kernels]
+    assert list(floors.x) == [k.floor.us for k in rows.kernels]
+    ends = [x + up for x, up in zip(measured.x, measured.error_x.array, strict=True)]
+    assert ends == pytest.approx([k.measured.high_us for k in rows.kernels])
+    assert all("n = " in words and "floor" in words for words in measured.customdata)
+
+
+def test_a_kernel_that_a_loop_runs_again_has_the_time_of_one_trip() -> None:
+    times = ((0, 0.0, 1.0, 0), (0, 2.0, 5.0, 0), (1, 0.0, 2.0, 1), (1, 3.0, 4.0, 1))
+    bricks = tuple(Brick(u, a, b, "k", n, n + 1, frozenset()) for u, a, b, n in times)
+    wall = brick_wall.data(Wall("measured", bricks, (), 2, 5.0), (Call("k", "matmul", ()),))
+    assert kernel_table.tasks_of(wall) == {"k": 4}
+    assert kernel_table.busiest_us(wall) == {"k": 4.0}
+    assert kernel_table.busiest_us(wall, {"k": 2}) == {"k": 2.0}
+
+
+def test_measuring_for_a_picture_goes_on_beside_and_keeps_what_it_found() -> None:
+    session = Session(explorer.compile(model, until="emitted"))
+    told = session.answer("picture", {"room": "kernels"})["controls"]
+    assert told["action"] == ["clock", "Measure the kernels", {"room": "kernels", "op": -1}]
+    with pytest.raises(BadOption, match="was not measured as it is on show"):
+        session.answer("clock", {"room": "kernels"})
+    job = session.answer("begin_clock", {"room": "kernels"})["job"]
+    assert session.bench.jobs.wait(job)["error"] is None
+    assert session.answer("clock", {"room": "kernels"})["said"] == "3 kernels measured"
+    before = gallery.named("kernels").draw(session, "")[0]
+    job = session.answer("begin_clock", {"room": "kernels"})["job"]
+    session.answer("cancel", {"job": job})
+    assert session.bench.jobs.wait(job)["error"] is None
+    assert gallery.named("kernels").draw(session, "")[0].measured and before.measured
+    with pytest.raises(BadOption, match="measures nothing"):
+        session.answer("begin_clock", {"room": "policies"})
+    sheet = Session(explorer.compile(model, target="v100", until="planned"))
+    assert "action" not in sheet.answer("picture", {"room": "kernels"})["controls"]
+    with pytest.raises(BadOption, match="can be measured here"):
+        sheet.answer("begin_clock", {"room": "kernels"})
+
+
+def test_a_search_has_its_trials_in_order_and_the_best_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tile_search, "FIRST", 3)
+    monkeypatch.setattr(tile_search, "MORE", 4)
+    session = Session(explorer.compile(model, until="emitted"))
+    picture = gallery.named("search")
+    plain, _, table = picture.draw(session, "")
+    assert plain.tried == plain.best_us == () and "none tried yet" in table.caption
+    session.time_shown(picture, "")
+    rows, _, table = picture.draw(session, "")
+    tilings = session.now.compiled.program.decisions.tilings
+    binding = next(d for d in tilings if d.binding in rows.kernel)
+    legal = [c for c in binding.candidates if not c.refused]
+    assert [t.by for t in rows.trials] == [tile_search.MODEL] * 3 + [tile_search.SEARCH] * 4
+    assert [t.tile for t in rows.trials[:3]] == [label_of(c.value) for c in legal[:3]]
+    assert len({t.tile for t in rows.trials}) == 7 == len(table.rows)
+    least, took = float("inf"), [t.measured for t in rows.trials]
+    for best, m in zip(rows.best_us, took, strict=True):
+        least = min(least, m.median_us)
+        assert best == least and m.n >= 8 and m.low_us <= m.median_us <= m.high_us
+    assert rows.first is rows.trials[0] and rows.best.measured.median_us == least
+    figure = gallery.chart(picture, session, "", "light")
+    by = {t.name: t for t in figure.data}
+    assert list(by["modelled"].y) == [t.modelled_us for t in rows.trials]
+    measured = [t for t in figure.data if t.name.startswith("measured")]
+    points = sorted((x, y) for t in measured for x, y in zip(t.x, t.y, strict=True))
+    assert points == [(n + 1, m.median_us) for n, m in enumerate(took)]
+    assert list(by["best so far"].y) == list(rows.best_us)
+    (guess,) = [t for t in figure.data if t.name.startswith("the model's guess")]
+    assert set(guess.y) == {took[0].median_us}
+    assert all("n = " in words for t in measured for words in t.customdata)
+
+
+def test_a_tile_with_another_result_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_search, "agree", lambda one, other: False)
+    session = Session(explorer.compile(model, until="emitted"))
+    with pytest.raises(AnswerMismatch, match="give different results"):
+        session.time_shown(gallery.named("search"), "")
 
 
 @pytest.mark.parametrize("room", OF_ANY)

@@ -11,7 +11,9 @@ import explorer
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan, StoragePlacement
 from explorer.relax.memory.curve import memory_curve
 from tests.widgets import made_by_hand as hand
-from widgets.memory import memory_picture, memory_plan, memory_policies
+from widgets.charts import peaks
+from widgets.draw.table import size_text
+from widgets.memory import memory_picture, memory_plan, memory_policies, peaks_picture
 from widgets.memory.memory_policies import PolicyRows
 
 DATA = Path(__file__).parents[1] / "data"
@@ -61,19 +63,35 @@ def test_each_value_that_takes_a_turn_has_its_proof(rows: PolicyRows) -> None:
         assert all(a[1] < b[0] for a, b in pairwise(ends))
 
 
-def test_the_drawing_has_a_bar_and_a_curve_for_every_policy(
+def test_each_policy_is_told_with_its_formula_and_each_storage_with_its_proof(
     compiled: explorer.Compilation, rows: PolicyRows
 ) -> None:
     arena = memory_plan.data(compiled.memory(SIZES))
-    shared = next(t for s in rows.storages for t in s.turns if t.taken == "reused")
-    figure = memory_picture.figure(arena, rows, ("batch", "seq"), shared.ops[0])
+    figure = peaks_picture.figure(rows, ("batch", "seq"))
     said = "".join(ElementTree.fromstring(figure.text("light")).itertext())
+    words = peaks_picture.table(rows).text(limit=1000)
     for policy in rows.policies:
-        assert f">{policy.name}</text>" in figure.body and f"{policy.bytes:,} B" in figure.body
+        assert f">{policy.name}</text>" in figure.body and f"{policy.bytes:,}" in words
         assert policy.note in said and policy.formula in said
-    assert 'data-sym="batch"' in figure.body and shared.name in figure.body
-    words = memory_picture.table(arena, rows).text(limit=1000)
-    assert all(p.name in words for p in rows.policies) and shared.reason in words
+    assert 'data-sym="batch"' in figure.body and "seq <= 64" in said
+    shared = next(t for s in rows.storages for t in s.turns if t.taken == "reused")
+    drawn = memory_picture.figure(arena, rows, ("batch", "seq"), shared.ops[0])
+    assert shared.name in drawn.body and 'data-sym="batch"' in drawn.body
+    assert shared.reason in memory_picture.table(arena, rows).text(limit=1000)
+
+
+def test_no_policy_takes_less_than_what_lives_at_once(
+    compiled: explorer.Compilation, rows: PolicyRows
+) -> None:
+    at = dict.fromkeys(range(1000), 0)
+    for b in compiled.memory(SIZES).buffers:
+        for call in range(b.first, b.last + 1):
+            at[call] += 0 if b.alias_of else b.bytes
+    assert rows.least == max(at.values()) > 0
+    assert all(p.bytes is None or p.bytes >= rows.least for p in rows.policies)
+    used = next(p for p in rows.policies if p.used)
+    said = peaks_picture.caption(rows)
+    assert said.startswith(f"{size_text(rows.least)} live at once; {used.name} is in use")
 
 
 def test_where_no_symbol_is_bounded_it_says_whose_bound_is_lacking() -> None:
@@ -81,8 +99,8 @@ def test_where_no_symbol_is_bounded_it_says_whose_bound_is_lacking() -> None:
     found = memory_policies.of_plans(MemoryPlan((), 64, 64), None, storages, storages)
     bounded = found.policies[-1]
     assert bounded.bytes is None and bounded.note == "no upper bound is known of n"
-    figure = memory_picture.figure(memory_plan.data(MemoryPlan((), 64, 64)), found)
-    assert "not possible: no upper bound is known of n" in figure.body
+    assert "not possible: no upper bound is known of n" in peaks_picture.figure(found).body
+    assert peaks.chart(found, "", "light").data[1].text[-1] == " not possible"
 
 
 def test_a_storage_with_one_owner_says_why() -> None:
@@ -94,6 +112,7 @@ def test_a_storage_with_one_owner_says_why() -> None:
     assert [p.note.startswith("in use") for p in found.policies] == [False, False, True]
     body = memory_picture.figure(memory_plan.data(plan), found).body
     assert "kept: a loop" in body and "the same in every binding" in body
+    assert "the same in every binding" in peaks_picture.figure(found).body
 
 
 def test_a_compilation_without_a_choice_of_policies_shows_its_own() -> None:

@@ -69,7 +69,7 @@ export function chartView(ctx) {
     return { ...layout, width, height, margin: { l: 12, r: 12, t: 30, b: 12 }, legend: { ...legend, traceorder: "normal", font: { size: 11 } }, font: { ...layout.font, size: 11 }, hovermode: "closest", uirevision: shown.about,
       modebar: { bgcolor: "transparent", color: ink, activecolor: style.getPropertyValue("--ink").trim() } };
   }
-  const room = () => [Math.max(280, size[0] || box.clientWidth), Math.max(shown.figure.layout.yaxis2 ? 320 : 200, (size[1] || 400) - words.offsetHeight)];
+  const room = () => [Math.max(280, size[0] || box.clientWidth), Math.max(shown.figure.layout.meta?.least ?? (shown.figure.layout.yaxis2 ? 320 : 200), (size[1] || 400) - words.offsetHeight)];
   /** The points of a trace that are about the selected operator. */
   const lit = trace => { const name = ctx.names()[ctx.op()]; return trace.meta.ops.flatMap((ops, n) => ops.includes(name) ? [n] : []); };
   function light() {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from widgets.draw.plots import colours, styled
+from widgets.draw.plots import colours, rows_high, styled
 from widgets.draw.table import time_text
 from widgets.rammer.rtasks_picture import Taken, most_work
 from widgets.rammer.view import Rammed
@@ -34,7 +34,7 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
             meta={"ops": [sorted(rows[n].operator.origin) for n in mine]},
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_layout(barmode="stack", bargap=0.3)
+    figure.update_layout(barmode="stack", bargap=0.3, meta=rows_high(len(names)))
     figure.update_xaxes(title="rTasks × time of one (µs)")
     figure.update_yaxes(
         title="rOperator (most work first)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from widgets.draw.plots import colours, styled
+from widgets.draw.plots import colours, rows_high, styled
 from widgets.roller.scale_out import WaveRows, words
 
 
@@ -40,7 +40,7 @@ def chart(rows: WaveRows, title: str, theme: str) -> go.Figure:
             meta={"take": [{"rank": n} for n in range(len(names))]},
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_layout(barmode="stack", bargap=0.35)
+    figure.update_layout(barmode="stack", bargap=0.35, meta=rows_high(len(names)))
     figure.update_xaxes(title="time of all units (%)", range=[0, 100])
     figure.update_yaxes(title="tile (by rank)", autorange="reversed", tickfont={"size": 11})
     return styled(figure, theme, title, max(300, 150 + 26 * len(names)))

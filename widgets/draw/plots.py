@@ -71,13 +71,20 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
     return figure
 
 
+def rows_high(count: int, row: int = 18) -> dict[str, int]:
+    """What a layout says of a chart with a row of words for each of so many things: that it is no
+    lower than they need, in pixels; its room scrolls.
+    """
+    return {"least": 84 + row * max(5, count)}
+
+
 def for_page(figure: go.Figure) -> dict[str, Any]:
     """The traces and axes of a figure of the theme "page": what stands around them, size, title and
     legend, is the page's.
     """
     found: dict[str, Any] = figure.to_plotly_json()
     layout = found["layout"]
-    kept = ("xaxis", "yaxis", "yaxis2", "barmode", "bargap", "annotations", *GROUND)
+    kept = ("xaxis", "yaxis", "yaxis2", "barmode", "bargap", "annotations", "meta", *GROUND)
     return {"data": found["data"], "layout": {k: layout[k] for k in kept if k in layout}}
 
 

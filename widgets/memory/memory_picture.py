@@ -1,5 +1,5 @@
-"""The drawing and the words of the Memory room: below its chart the arena as a map, then every
-policy.
+"""The drawing and the words of the Memory room: below its chart the arena as a map, then the
+storages.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, wrapped
 from widgets.draw.symbol_marks import named
-from widgets.draw.table import Cell, Table, size_text
+from widgets.draw.table import Table, size_text
 from widgets.memory import memory_plan, memory_policies
 from widgets.memory.memory_plan import MemoryRows
-from widgets.memory.memory_policies import PolicyRow, PolicyRows, StorageRow, TurnRow
+from widgets.memory.memory_policies import PolicyRows, StorageRow, TurnRow
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax.shapes_picture import around
@@ -23,70 +23,20 @@ STORAGES, TURNS = 8, 5
 
 
 def table(rows: MemoryRows, policies: PolicyRows) -> Table:
-    """One row a buffer, then one a policy."""
+    """One row a buffer."""
     places = {t.name: (s.name, t.reason) for s in policies.storages for t in s.turns}
     plain = memory_plan.table(rows)
-    buffers = [(*row, *places.get(str(row[0]), ("", ""))) for row in plain.rows]
-    peaks: list[tuple[Cell, ...]] = [
-        (f"all, {p.name}", p.bytes or 0, p.formula, "", "", "", "", "", p.note)
-        for p in policies.policies
-    ]
-    columns = (*plain.columns, "storage", "why there")
-    return Table(columns, (*buffers, *peaks), (*plain.ops, *(() for _ in peaks)), plain.caption)
+    buffers = tuple((*row, *places.get(str(row[0]), ("", ""))) for row in plain.rows)
+    return Table((*plain.columns, "storage", "why there"), buffers, plain.ops, plain.caption)
 
 
 def figure(
     rows: MemoryRows, policies: PolicyRows, symbols: Sequence[str] = (), selected: str = ""
 ) -> Svg:
-    """The arena, the peaks of all policies, and the storages with their proofs."""
+    """The arena, and the storages with their proofs."""
     marks = memory_plan.arena(rows, selected)
-    y = 262.0
-    marks.append(label(12, y, "Peaks", "i w"))
-    marks.append(label(RIGHT, y, "every storage begins at a multiple of 64 B", "q", anchor="end"))
-    most = max((p.bytes or 0 for p in policies.policies), default=0) or 1
-    for policy in policies.policies:
-        y += 24
-        y = _peak(policy, most, symbols, marks, y)
-    marks += [
-        label(12, y + 24, "Bounds used", "i"),
-        label(LEFT + 66, y + 24, fit(", ".join(policies.used) or "none", 510, mono=True), "mono"),
-        label(12, y + 42, "Bounds lacking", "i"),
-        label(
-            LEFT + 66,
-            y + 42,
-            fit(", ".join(policies.lacking) or "none", 510, mono=True),
-            "mono",
-            symbols=symbols,
-        ),
-    ]
-    y = _storages(policies.storages, symbols, selected, marks, y + 74)
+    y = _storages(policies.storages, symbols, selected, marks, 268.0)
     return Svg(680, y, "".join(marks), "Memory plan: " + memory_plan.caption(rows))
-
-
-def _peak(p: PolicyRow, most: int, symbols: Sequence[str], marks: list[str], y: float) -> float:
-    """A policy's bar, what it is, and its formula."""
-    at = LEFT + 66
-    marks.append(label(12, y, p.name, "i w"))
-    if p.bytes is None:
-        for line in wrapped(f"not possible: {p.note}", RIGHT - at):
-            marks.append(label(at, y, line))
-            y += 15
-        return y - 15
-    wide = 420 * p.bytes / most
-    speaks = named(p.formula, symbols)
-    said = f"{p.name}: {p.bytes:,} B"
-    marks += [
-        rect(at, y - 11, wide, 13, "var(--t2)", title=said, symbols=speaks),
-        label(at + wide + 6, y, size_text(p.bytes), "i w"),
-    ]
-    for line in wrapped(p.note, RIGHT - at):
-        y += 15
-        marks.append(label(at, y, line, "q", symbols=symbols))
-    formula = f"{int(p.formula):,} B" if p.formula.isdigit() else p.formula
-    for line in wrapped(f"= {formula}", RIGHT - at, mono=True) if formula else ():
-        y += 15
-        marks.append(label(at, y, line, "mono", symbols=speaks))
-    return y
 
 
 def _storages(
@@ -158,13 +108,18 @@ def _turn(t: TurnRow, symbols: Sequence[str], on: bool, marks: list[str], y: flo
     return y + 14 * len(lines) + 3
 
 
-def _draw(s: OnShow, op: str) -> Drawn:
+def planned(s: OnShow) -> tuple[MemoryRows, PolicyRows]:
+    """The rows of the plan on show, and those of every policy; BadOption where there is none."""
     if s.plan is None:
         raise BadOption("no memory is planned yet: compile through PLANNED")
-    rows = memory_plan.data(s.plan)
     c, sizes = s.now.compiled, dict(s.now.sizes)
     policies = s.house.kept("memory", s.now.sizes, lambda: memory_policies.data(c, sizes, s.plan))
-    names = tuple(b.name for b in c.program.env.symbols)
+    return memory_plan.data(s.plan), policies
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows, policies = planned(s)
+    names = tuple(b.name for b in s.now.compiled.program.env.symbols)
     return (rows, policies), figure(rows, policies, names, op), table(rows, policies)
 
 

@@ -17,7 +17,7 @@ class PolicyRow:
     """A policy's bytes at these sizes, and as a formula where one holds for all sizes.
 
     `curve` is the bytes taken by each position of the launch order; `bytes` is None where the
-    policy cannot be had: `note` says why.
+    policy cannot be had: `note` says why. `used`: it is the one that runs.
     """
 
     name: str
@@ -25,6 +25,7 @@ class PolicyRow:
     formula: str
     note: str
     curve: tuple[int, ...] = ()
+    used: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,16 @@ class StorageRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRows:
-    """Every policy, and the storages; `used` are bounds, `lacking` symbols that have none."""
+    """Every policy, and the storages; `used` are bounds, `lacking` symbols that have none. `least`
+    lives at once at some call in every plan.
+    """
 
     policies: tuple[PolicyRow, ...]
     storages: tuple[StorageRow, ...]
     used: tuple[str, ...]
     lacking: tuple[str, ...]
     live: tuple[int, ...]
+    least: int
 
 
 def data(c: Compiled, sizes: Mapping[str, int], plan: MemoryPlan) -> PolicyRows:
@@ -100,7 +104,9 @@ def of_plans(
         found.append(_policy("storages", storages, storages.planned_formula, note))
     if bounded is not None:
         found.append(_bounded(bounded))
-    rows = tuple(replace(p, note=f"in use: {p.note}") if p.name == running else p for p in found)
+    rows = tuple(
+        replace(p, note=f"in use: {p.note}", used=True) if p.name == running else p for p in found
+    )
     source = bounded if running == "bounded" else storages
     return PolicyRows(
         rows,
@@ -108,6 +114,7 @@ def of_plans(
         bounded.bounds if bounded else (),
         bounded.unbounded if bounded else (),
         curve.live,
+        min(memory_curve(p).peaks[2] for p in (used, arena, storages, bounded) if p),
     )
 
 

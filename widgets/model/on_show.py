@@ -23,7 +23,7 @@ class View:
     """Which device a picture is about, "" for the one that was compiled for, and which of the tiles
     to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
     bricks a share and which rKernels, "" and 0 for those in use; for Grinder's which loop, and what
-    a launch and a barrier are supposed to take.
+    a launch and a barrier are supposed to take; for that of sizes which symbol.
     """
 
     device: str = ""
@@ -35,6 +35,7 @@ class View:
     loop: str = ""
     launch: str = ""
     barrier: str = ""
+    symbol: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Walls:
 class OnShow(Protocol):
     """A compilation at a binding of its symbols, its walls and its memory plan; for Welder, Roller
     and Rammer which device and tile, what was moved by hand, the tiles and the ways of loops that
-    were timed.
+    were timed, and what else a picture's clock said.
     """
 
     @property
@@ -66,3 +67,4 @@ class OnShow(Protocol):
     def hand(self) -> Hand: ...
     def times(self, binding: str) -> Times: ...
     def timed(self, loop: str) -> tuple[Timed, ...]: ...
+    def clocked(self, picture: str, about: str) -> Any: ...

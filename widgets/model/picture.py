@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, label
 from widgets.draw.table import Table
+from widgets.model.compiled import Arrays
+from widgets.model.house import House
+from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow
 
 # The rows, the drawing and the words of a picture; a picture that is all chart has no drawing.
@@ -28,11 +31,29 @@ class Family:
     picture is about the whole program.
     """
 
-    name: Literal["tiles", "groups", "walls", "loops", "trips"]
+    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes"]
     controls: Callable[[OnShow, str], Mapping[str, Any]]
     about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()
     heaviest: Callable[[OnShow, int], tuple[str, ...]] | None = None
     sheets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What a page with a kernel may measure for a picture, by a button called `title`.
+
+    `about(on_show, op)` names what of the setting on show is measured, None where nothing can be;
+    `run(now, house, about, inputs)` measures it: after each step how many are done, of how many,
+    and what was found so far, which stays when the rest is cancelled, None where that is nothing.
+    `told` says it in words, "" where there is nothing yet; `under` is the setting without what
+    changes nothing of it.
+    """
+
+    title: str
+    about: Callable[[OnShow, str], str | None]
+    run: Callable[[Setting, House, str, Arrays], Iterator[tuple[int, int, Any]]]
+    told: Callable[[Any], str]
+    under: Callable[[Setting, str], Setting] = lambda now, about: now
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +66,9 @@ class Picture:
     its operators, the kernel that computes it, or "" for the whole program.
 
     `live` is what a page with a kernel adds: the "wall" that is drawn in the page in its place, the
-    form of a "tile" to try, or that of "levels" to move values to. `below` stands below it.
-    `of_run`: it shows what a run did, so that one is made before it is shown `measured`.
+    form of a "tile" to try, or that of "levels" to move values to; `clock` is what it can measure.
+    `below` stands below it. `of_run`: it shows what a run did, so that one is made before it is
+    shown `measured`.
     """
 
     name: str
@@ -59,6 +81,7 @@ class Picture:
     live: Literal["", "wall", "tile", "levels"] = ""
     below: Picture | None = None
     of_run: bool = False
+    clock: Clock | None = None
 
     def told(self) -> dict[str, str]:
         """What a page is told of it."""

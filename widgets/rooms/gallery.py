@@ -11,10 +11,14 @@ from explorer.ir.stage import Stage
 from widgets.charts import (
     crossing,
     errors,
+    kernels,
     memory,
+    peaks,
     policies,
     roofline,
     rtasks,
+    search,
+    sizes,
     staircase,
     tile_curve,
     waves,
@@ -24,7 +28,7 @@ from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.draw.table_drawing import drawn_table
 from widgets.grinder import crossing_picture, iterations_picture, task_tree
-from widgets.memory import memory_picture
+from widgets.memory import memory_picture, peaks_picture
 from widgets.model.house import Part, fixed_parts
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -52,6 +56,7 @@ from widgets.roller import (
     tile_layout,
     tile_panels_picture,
 )
+from widgets.timed import kernel_table_picture, search_picture, sizes_picture
 from widgets.training import backward_picture, cache_panel, memory_front
 from widgets.welder import (
     connections_picture,
@@ -80,6 +85,7 @@ PICTURES: tuple[Picture, ...] = (
     staircase_picture.PICTURE,
     scale_out.PICTURE,
     roofline_picture.PICTURE,
+    search_picture.PICTURE,
     rewrites.PICTURE,
     tile_layout.PICTURE,
     brick_wall_picture.PICTURE,
@@ -88,7 +94,10 @@ PICTURES: tuple[Picture, ...] = (
     two_layers_picture.PICTURE,
     rtasks_picture.PICTURE,
     errors_picture.PICTURE,
+    kernel_table_picture.PICTURE,
     memory_picture.PICTURE,
+    peaks_picture.PICTURE,
+    sizes_picture.PICTURE,
     generated_source.PICTURE,
     backward_picture.PICTURE,
     memory_front.PICTURE,
@@ -98,15 +107,19 @@ PICTURES: tuple[Picture, ...] = (
 
 CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme to a plotly figure
     "roofline": roofline.chart,
+    "search": search.chart,
     "curve": tile_curve.chart,
     "policies": policies.chart,
     "memory": memory.chart,
+    "peaks": peaks.chart,
+    "sizes": sizes.chart,
     "memory_time": memory_front.chart,
     "crossing": crossing.chart,
     "staircase": staircase.chart,
     "waves": waves.chart,
     "rtasks": rtasks.chart,
     "errors": errors.chart,
+    "kernels": kernels.chart,
 }
 
 

@@ -16,6 +16,7 @@ from widgets.model.hand import Hand
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow, Times, View, Walls
+from widgets.model.picture import Picture
 from widgets.program import program_diff
 from widgets.program.generated_source import LANGUAGES, line_origins
 from widgets.program.generated_source import data as source_data
@@ -117,6 +118,10 @@ class Seen:
         """The ways of a loop that were timed."""
         return self.on_show.timed(loop)
 
+    def clocked(self, picture: str, about: str) -> Any:
+        """What a picture's clock said."""
+        return self.on_show.clocked(picture, about)
+
 
 def picture(
     s: OnShow, room: str, op: int = -1, device: str = "", rank: int = -1, **more: Any
@@ -132,7 +137,23 @@ def picture(
     found = {**gallery.for_page(mine, drawn), "table": table_part(drawn[2], s.house)}
     if mine.family is not None:
         found["controls"] = mine.family.controls(seen, name)
+    if mine.clock is not None:
+        found["controls"] = _with_clock(seen, mine, op, name, found.get("controls"))
     return found
+
+
+def _with_clock(s: Seen, picture: Picture, op: int, name: str, controls: Any) -> Any:
+    """What may be chosen, with the button of what can be measured."""
+    assert picture.clock is not None
+    device = s.now.compiled.device
+    plain = {"devices": [device.name], "device": device.name, "tiles": [], "rank": -1, "note": ""}
+    own = device.kind == "cpu" and s.view.device in ("", device.name)
+    if not own or picture.clock.about(s, name) is None:
+        return controls or plain
+    asked: dict[str, Any] = {"room": picture.name, "op": op}
+    if s.view.symbol:
+        asked["symbol"] = s.view.symbol
+    return {**(controls or plain), "action": ["clock", picture.clock.title, asked]}
 
 
 def _more(
@@ -143,6 +164,7 @@ def _more(
     loop: str = "",
     launch: str = "",
     barrier: str = "",
+    symbol: str = "",
 ) -> dict[str, Any]:
     """Which walls, or which loop, from outside."""
     found = {"policy": str(policy), "units": position(units), "bricks": position(bricks)}
@@ -151,6 +173,7 @@ def _more(
         "loop": str(loop),
         "launch": str(launch),
         "barrier": str(barrier),
+        "symbol": str(symbol),
     }
 
 

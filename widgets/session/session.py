@@ -28,6 +28,7 @@ from widgets.model.outline import tiling_text
 from widgets.model.picture import Picture
 from widgets.rammer import wall_hand
 from widgets.roller.view import rolled
+from widgets.rooms import gallery
 from widgets.session import answers, state, verdict
 from widgets.session import replayed_moves as by_hand
 from widgets.session.history import History
@@ -35,6 +36,7 @@ from widgets.session.moves import Hands
 from widgets.session.questions import check_question, item, position
 from widgets.session.shown import shown
 from widgets.session.timing.bench import Bench, Timer
+from widgets.session.timing.clocks import Clocks, clock_of
 from widgets.session.timing.comparing import Comparing, timed_step
 from widgets.session.timing.crossings import Crossings
 from widgets.session.timing.profiling import Profiling, profilable
@@ -72,6 +74,7 @@ class Session:
         self.bench = Bench(timer)
         self.hands = hands or Hands()
         self.crossings = Crossings()
+        self.clocks = Clocks()
         self.view = View()
         self._made: Arrays | None = None
         self.given = inputs
@@ -208,6 +211,8 @@ class Session:
             "profile": self.profile,
             "begin_crossing": self.begin_crossing,
             "crossing": self.crossing,
+            "begin_clock": self.begin_clock,
+            "clock": self.clock,
             "begin_measure": self.begin_measure,
             "measure": self.measure,
             "undo": self.undo,
@@ -343,6 +348,10 @@ class Session:
         """
         if picture.of_run:
             self.run_once()
+        elif picture.clock is not None:
+            if (about := picture.clock.about(self, op)) is not None:
+                self._with_code()
+                self.clocks.measure(self.now, self.house, picture, about, self.inputs)
         elif picture.family is not LOOPS:
             self.time_tiles(op)
         elif (found := crossing(self, op)) is not None:
@@ -352,6 +361,32 @@ class Session:
     def timed(self, loop: str) -> tuple[Timed, ...]:
         """The ways of a loop that were timed."""
         return self.crossings.timed(self.now, loop)
+
+    def clocked(self, picture: str, about: str) -> Any:
+        """What the clock of a picture said of what is on show."""
+        return self.clocks.said(self.now, gallery.named(picture), about)
+
+    def begin_clock(self, room: str, op: int = -1, symbol: str = "") -> Any:
+        """Begin to measure what a picture is about, beside; `clock` then says what came of it."""
+        picture, about = self._measurable(room, op, symbol)
+        self._with_code()
+        now, jobs = self.now, self.bench.jobs
+        return self.clocks.start(now, self.house, picture, about, self.inputs, jobs)
+
+    def clock(self, room: str, op: int = -1, symbol: str = "") -> Any:
+        """What came of measuring for a picture."""
+        picture, about = self._measurable(room, op, symbol)
+        return {"said": self.clocks.words(self.now, picture, about)}
+
+    def _measurable(self, room: str, op: int, symbol: str) -> tuple[Picture, str]:
+        """A picture, and what of it can be measured; raises BadOption where nothing can."""
+        picture = gallery.named(room)
+        name = item(self.house.operators, op, "operator").name if op >= 0 else ""
+        about = clock_of(picture).about(answers.Seen(self, View(symbol=symbol)), name)
+        if about is None or not self.runs:
+            said = f"nothing of {picture.title} can be measured here"
+            raise BadOption(said, where=room, try_="compile for this-cpu, through PLANNED at least")
+        return picture, about
 
     def begin_crossing(self, loop: str) -> Any:
         """Begin to time the ways of a loop, beside; `crossing` then says what came of it."""

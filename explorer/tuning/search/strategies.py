@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from time import perf_counter
@@ -58,6 +59,12 @@ def evolutionary_search(space: Space, trials: int, trial: Trial, seed: int) -> F
     """Generations whose parents are the best so far: choices of two of them mixed, or one choice of
     one made anew; some of each generation are drawn by chance.
     """
+    every = deque(evolving(space, trials, trial, seed), maxlen=1)
+    return every.pop() if every else Found()
+
+
+def evolving(space: Space, trials: int, trial: Trial, seed: int) -> Iterator[Found]:
+    """The same, looked at after each trial: it grows."""
     found, random = Found(), Random(seed)
     fresh, tried = space.drawn(seed), set[Tiling]()
     while found.trials < trials:
@@ -71,7 +78,7 @@ def evolutionary_search(space: Space, trials: int, trial: Trial, seed: int) -> F
         drawing = perf_counter() - begin
         us, seconds = trial(tiling, found.first)
         found.add(us, tiling, seconds + drawing)
-    return found
+        yield found
 
 
 def _child(space: Space, found: Found, random: Random, tried: set[Tiling]) -> Tiling | None:

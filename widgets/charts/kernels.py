@@ -1,0 +1,126 @@
+"""The kernels of a program as a plotly figure: floor, plan and clock of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from widgets.draw.plots import colours, rows_high, styled
+from widgets.draw.table import size_text, time_text
+from widgets.timed.kernel_table import KernelRow, KernelRows
+from widgets.timed.kernel_table_picture import MOST
+
+
+def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
+    """Two bars a kernel, one inside the other: planned outlined, measured filled with its interval;
+    a mark at the floor.
+    """
+    c, figure, shown = colours(theme), go.Figure(), rows.kernels[:MOST]
+    names = [f"{n + 1}  {k.label}" for n, k in enumerate(shown)]
+    lit = {"marker": {"color": c["accent"], "opacity": 1}}
+    common = {"orientation": "h", "hovertemplate": "%{customdata}<extra></extra>"}
+    figure.add_bar(
+        x=[k.planned_us for k in shown],
+        y=names,
+        name="planned",
+        width=0.72,
+        marker={"color": c["pane"], "line": {"color": c["ink2"], "width": 1}},
+        customdata=list(map(words, shown)),
+        selected=lit,
+        unselected={"marker": {"opacity": 1}},
+        meta={"ops": [list(k.ops) for k in shown]},
+        **common,
+    )
+    timed = [(n, k, k.measured) for n, k in enumerate(shown) if k.measured]
+    if timed:
+        figure.add_bar(
+            x=[m.median_us for _, _, m in timed],
+            y=[names[n] for n, _, _ in timed],
+            name="measured, 99 % interval",
+            width=0.36,
+            marker={"color": c["t2"], "line": {"color": c["line2"], "width": 1}},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [m.high_us - m.median_us for _, _, m in timed],
+                "arrayminus": [m.median_us - m.low_us for _, _, m in timed],
+                "color": c["ink"],
+                "thickness": 1.4,
+                "width": 3,
+            },
+            customdata=[words(k) for _, k, _ in timed],
+            selected=lit,
+            unselected={"marker": {"opacity": 1}},
+            meta={"ops": [list(k.ops) for _, k, _ in timed]},
+            **common,
+        )
+    floors = [(n, k) for n, k in enumerate(shown) if k.floor]
+    figure.add_scatter(
+        x=[k.floor.us for _, k in floors if k.floor],
+        y=[names[n] for n, _ in floors],
+        name="floor, predicted",
+        mode="markers",
+        marker={
+            "symbol": "line-ns-open",
+            "size": 13,
+            "color": c["bad"],
+            "line": {"width": 2, "color": c["bad"]},
+        },
+        customdata=[words(k) for _, k in floors],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    _shares(figure, shown, names, c["ink"])
+    most = max((_end(k) for k in shown), default=1.0)
+    figure.update_layout(barmode="overlay", meta=rows_high(len(shown)))
+    figure.update_xaxes(
+        title="time of a kernel on its busiest unit (µs)", range=[0, 1.18 * most], side="top"
+    )
+    figure.update_yaxes(
+        title="kernel (longest first)",
+        categoryorder="array",
+        categoryarray=names,
+        autorange="reversed",
+        tickfont={"size": 11},
+    )
+    return styled(figure, theme, title, max(300, 150 + 24 * len(names)), showlegend=True)
+
+
+def _shares(figure: go.Figure, shown: Sequence[KernelRow], names: list[str], ink: str) -> None:
+    """Behind each bar how near it is to its floor."""
+    figure.add_scatter(
+        x=[_end(k) for k in shown],
+        y=names,
+        mode="text",
+        text=[f"  floor is {k.share:.0%}" if k.floor else "  no floor" for k in shown],
+        textposition="middle right",
+        textfont={"color": ink, "size": 11},
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _end(k: KernelRow) -> float:
+    return max(
+        k.planned_us, k.measured.high_us if k.measured else 0.0, k.floor.us if k.floor else 0
+    )
+
+
+def words(k: KernelRow) -> str:
+    """A kernel in a sentence."""
+    text = f"{k.label} ({k.call}): planned {time_text(k.planned_us)}"
+    if k.measured:
+        m = k.measured
+        text += (
+            f", measured {time_text(m.median_us)} ({time_text(m.low_us)} to "
+            f"{time_text(m.high_us)}, n = {m.n})"
+        )
+    f = k.floor
+    if f is None:
+        return f"{text}<br>no floor: a run alone tells its sizes"
+    how = "at peak" if f.bound == "compute" else f"through {f.bound}"
+    return (
+        f"{text}<br>floor {time_text(f.us)} {how}: {f.operations:,} operations, "
+        f"{size_text(f.bytes)}; {k.share:.0%} of what the device can do"
+    )

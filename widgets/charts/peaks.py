@@ -1,0 +1,72 @@
+"""What each policy of memory takes at most, as a plotly figure."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from widgets.draw.plots import colours, styled
+from widgets.draw.table import size_text
+from widgets.memory.memory_policies import PolicyRow, PolicyRows
+
+UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+
+
+def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
+    """A bar a policy, and a line at what lives at once, which no plan can go below."""
+    c, figure, rows = colours(theme), go.Figure(), found.policies
+    unit, size = unit_of(max((p.bytes or 0 for p in rows), default=0))
+    figure.add_bar(
+        x=[(p.bytes or 0) / size for p in rows],
+        y=[p.name for p in rows],
+        name="bytes taken, planned",
+        orientation="h",
+        marker={
+            "color": [c["ink2" if p.used else "t2"] for p in rows],
+            "line": {"color": c["line2"], "width": 1},
+        },
+        customdata=[_words(p) for p in rows],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    figure.add_scatter(
+        x=[(p.bytes or 0) / size for p in rows],
+        y=[p.name for p in rows],
+        mode="text",
+        text=[f" {_end(p)}" for p in rows],
+        textposition="middle right",
+        textfont={"color": c["ink"]},
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    said = f"lives at once: {size_text(found.least)}"
+    figure.add_scatter(
+        x=[found.least / size] * 2,
+        y=[rows[0].name, rows[-1].name],
+        name=said,
+        mode="lines",
+        line={"color": c["bad"], "width": 1.4, "dash": "dash"},
+        customdata=[f"{said} at most; no plan of this order takes less"] * 2,
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    most = max((p.bytes or 0 for p in rows), default=0) / size
+    figure.update_xaxes(title=f"intermediates ({unit})", range=[0, 1.3 * (most or 1)])
+    figure.update_yaxes(title="policy", autorange="reversed")
+    return styled(figure, theme, title, 180 + 40 * max(3, len(rows)), bargap=0.4, showlegend=True)
+
+
+def unit_of(count: int) -> tuple[str, int]:
+    """The unit in which a number of bytes is read, and how many bytes that is."""
+    return next((u for u in UNITS if count >= u[1]), UNITS[-1])
+
+
+def _end(p: PolicyRow) -> str:
+    if p.bytes is None:
+        return "not possible"
+    return f"{size_text(p.bytes)}{', in use' if p.used else ''}"
+
+
+def _words(p: PolicyRow) -> str:
+    if p.bytes is None:
+        return f"{p.name}: not possible, {p.note}"
+    formula = f"<br>= {p.formula} B" if p.formula and not p.formula.isdigit() else ""
+    return f"{p.name}: {p.bytes:,} B; {p.note}{formula}"

@@ -1,0 +1,108 @@
+"""A search over tiles as a plotly figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from widgets.draw.plots import colours, styled
+from widgets.draw.table import time_text
+from widgets.timed.search import MODEL, SEARCH, SearchRows
+from widgets.timed.search_picture import words
+
+SYMBOLS = {MODEL: "circle", SEARCH: "diamond"}
+NAMES = {MODEL: "as the model ranks", SEARCH: "by evolution"}
+
+
+def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
+    """Trials in the order tried: what the model says of each outlined, what the clock said filled
+    with its interval; the best so far, and the model's guess.
+    """
+    c, figure = colours(theme), go.Figure()
+    _modelled(figure, rows, c)
+    for by in SYMBOLS:
+        _measured(figure, rows, by, c)
+    best, first = rows.best_us, rows.first
+    if best:
+        figure.add_scatter(
+            x=[n + 1 for n in range(len(best))],
+            y=best,
+            name="best so far",
+            mode="lines",
+            line={"color": c["ink"], "width": 1.6, "shape": "hv"},
+            hoverinfo="skip",
+        )
+    if first is not None and first.measured:
+        us = first.measured.median_us
+        said = f"the model's guess: {time_text(us)}"
+        figure.add_scatter(
+            x=[1, max(2, len(best))],
+            y=[us] * 2,
+            name=said,
+            mode="lines",
+            line={"color": c["bad"], "width": 1.4, "dash": "dash"},
+            customdata=[f"{said}, measured: {first.tile}"] * 2,
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    figure.update_xaxes(title="trial (in the order tried)", rangemode="tozero")
+    figure.update_yaxes(title="kernel alone (µs), 99 % interval", type="log", dtick="D2")
+    return styled(figure, theme, title, 460, showlegend=True)
+
+
+def _modelled(figure: go.Figure, rows: SearchRows, c: Mapping[str, str]) -> None:
+    """What the model says; a ring around the tile on show."""
+    figure.add_scatter(
+        x=[n + 1 for n in range(len(rows.trials))],
+        y=[t.modelled_us for t in rows.trials],
+        name="modelled",
+        mode="markers",
+        marker={"symbol": "circle-open", "color": c["ink3"], "size": 7},
+        customdata=[words(n, t) for n, t in enumerate(rows.trials)],
+        meta={"take": [{"rank": t.rank} for t in rows.trials]}
+        if all(t.rank >= 0 for t in rows.trials)
+        else None,
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+    shown = [n for n, t in enumerate(rows.trials) if t.used]
+    figure.add_scatter(
+        x=[n + 1 for n in shown],
+        y=[_us(rows, n) for n in shown],
+        name="on show",
+        mode="markers",
+        marker={"symbol": "circle-open", "color": c["accent"], "size": 15, "line_width": 2},
+        customdata=[words(n, rows.trials[n]) for n in shown],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+
+
+def _us(rows: SearchRows, n: int) -> float:
+    found = rows.trials[n].measured
+    return found.median_us if found else rows.trials[n].modelled_us
+
+
+def _measured(figure: go.Figure, rows: SearchRows, by: str, c: Mapping[str, str]) -> None:
+    """The trials that came of one way to choose them."""
+    mine = [(n, t, t.measured) for n, t in enumerate(rows.trials) if t.by == by and t.measured]
+    if not mine:
+        return
+    takes = all(t.rank >= 0 for _, t, _ in mine)
+    figure.add_scatter(
+        x=[n + 1 for n, _, _ in mine],
+        y=[m.median_us for _, _, m in mine],
+        name=f"measured, {NAMES[by]}",
+        mode="markers",
+        marker={"symbol": SYMBOLS[by], "color": c["ink2"], "size": 8},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [m.high_us - m.median_us for _, _, m in mine],
+            "arrayminus": [m.median_us - m.low_us for _, _, m in mine],
+            "color": c["ink3"],
+            "thickness": 1.2,
+            "width": 2,
+        },
+        customdata=[words(n, t) for n, t, _ in mine],
+        meta={"take": [{"rank": t.rank} for _, t, _ in mine]} if takes else None,
+        hovertemplate="%{customdata}<extra></extra>",
+    )

@@ -1,0 +1,103 @@
+"""The cost of a run over the size of a symbol as a plotly figure."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from widgets.draw.plots import colours, styled
+from widgets.draw.table import time_text
+from widgets.timed.sizes import KINDS, PROGRAMS, TASKS, TILE, SizeRows
+
+SYMBOLS = {TILE: "square", PROGRAMS: "diamond", TASKS: "line-ns-open"}
+WORDS = "%{customdata}<extra></extra>"
+
+
+def chart(rows: SizeRows, title: str, theme: str) -> go.Figure:
+    """What a run is planned to take at each size, a mark where the plan becomes another one, and
+    what the clock said with its interval.
+    """
+    c, figure, name = colours(theme), go.Figure(), rows.symbol
+    figure.add_scatter(
+        x=[p.size for p in rows.planned],
+        y=[p.us for p in rows.planned],
+        name="planned",
+        mode="lines+markers",
+        line={"color": c["ink2"], "width": 1.4},
+        marker={"symbol": "circle-open", "size": 5, "color": c["ink2"]},
+        customdata=[
+            f"{name} = {p.size:,}: planned {time_text(p.us)}{_each(p.us, p.size)}"
+            for p in rows.planned
+        ],
+        hovertemplate=WORDS,
+    )
+    for kind in KINDS:
+        _breaks(figure, rows, kind, c["bad"])
+    if rows.measured:
+        _measured(figure, rows, c["ink"])
+    if rows.at is not None:
+        figure.add_scatter(
+            x=[rows.at.size],
+            y=[rows.at.us],
+            name=f"on show: {rows.at.size:,}",
+            mode="markers",
+            marker={"symbol": "circle-open", "color": c["accent"], "size": 14, "line_width": 2},
+            customdata=[f"{name} = {rows.at.size:,}, on show: planned {time_text(rows.at.us)}"],
+            hovertemplate=WORDS,
+        )
+    if rows.planned[0].size > 0:
+        figure.update_xaxes(title=f"{name} (size)", type="log", dtick="D2")
+    else:
+        figure.update_xaxes(title=f"{name} (size)")
+    figure.update_yaxes(title="time of a run (µs)", type="log")
+    return styled(figure, theme, title, 480, showlegend=True)
+
+
+def _breaks(figure: go.Figure, rows: SizeRows, kind: str, ink: str) -> None:
+    """The sizes from which on the plan is another one, in one way."""
+    mine = [b for b in rows.breaks if b.kind == kind]
+    if mine:
+        figure.add_scatter(
+            x=[b.size for b in mine],
+            y=[b.us for b in mine],
+            name=kind,
+            mode="markers",
+            marker={
+                "symbol": SYMBOLS[kind],
+                "color": ink,
+                "size": 12 if kind == TASKS else 6,
+                "line": {"width": 1.4, "color": ink},
+            },
+            customdata=[f"from {rows.symbol} = {b.size:,} on, {kind}<br>{b.words}" for b in mine],
+            hovertemplate=WORDS,
+        )
+
+
+def _measured(figure: go.Figure, rows: SizeRows, ink: str) -> None:
+    found = rows.measured
+    figure.add_scatter(
+        x=[size for size, _ in found],
+        y=[m.median_us for _, m in found],
+        name="measured, 99 % interval",
+        mode="markers",
+        marker={"symbol": "circle", "size": 7, "color": ink},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [m.high_us - m.median_us for _, m in found],
+            "arrayminus": [m.median_us - m.low_us for _, m in found],
+            "color": ink,
+            "thickness": 1.4,
+            "width": 3,
+        },
+        customdata=[
+            f"{rows.symbol} = {size:,}: measured {time_text(m.median_us)} "
+            f"({time_text(m.low_us)} to {time_text(m.high_us)}, n = {m.n})"
+            + _each(m.median_us, size)
+            for size, m in found
+        ],
+        hovertemplate=WORDS,
+    )
+
+
+def _each(us: float, size: int) -> str:
+    return f", {time_text(us / size)} for each" if size > 1 else ""

@@ -1,0 +1,86 @@
+"""The words of what each policy of memory takes at most, with its formula below the chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from explorer.ir.stage import Stage
+from widgets.draw.svg import Svg, fit, label, wrapped
+from widgets.draw.symbol_marks import named
+from widgets.draw.table import Table, size_text
+from widgets.memory.memory_picture import planned
+from widgets.memory.memory_policies import PolicyRow, PolicyRows
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+
+LEFT, RIGHT = 150.0, 668.0
+
+
+def caption(rows: PolicyRows) -> str:
+    """The policy in use against what must live at once, and against the least of all."""
+    had = [p for p in rows.policies if p.bytes is not None]
+    best = min(had, key=lambda p: p.bytes or 0)
+    used = next((p for p in had if p.used), best)
+    mine, least = used.bytes or 0, best.bytes or 0
+    above = f", {mine / rows.least - 1:.0%} more" if mine > rows.least > 0 else ""
+    text = f"{size_text(rows.least)} live at once; {used.name} is in use: {size_text(mine)}{above}"
+    if least == mine:
+        return f"{text}; no policy takes less"
+    return f"{text}; {best.name} would take {size_text(least)}"
+
+
+def table(rows: PolicyRows) -> Table:
+    """One row a policy."""
+    columns = ("policy", "bytes", "in use", "formula", "what it is")
+    found = tuple(
+        ("" if p.bytes is None else p.bytes, "yes" if p.used else "", p.formula, p.note)
+        for p in rows.policies
+    )
+    named_rows = tuple((p.name, *row) for p, row in zip(rows.policies, found, strict=True))
+    return Table(columns, named_rows, (), caption(rows))
+
+
+def figure(rows: PolicyRows, symbols: Sequence[str] = ()) -> Svg:
+    """Each policy in words with its formula, and the bounds that were used."""
+    marks: list[str] = []
+    y = 20.0
+    for policy in rows.policies:
+        y = _policy(policy, symbols, marks, y) + 22
+    used, lacking = ", ".join(rows.used) or "none", ", ".join(rows.lacking) or "none"
+    marks += [
+        label(12, y, "every storage begins at a multiple of 64 B", "q"),
+        label(12, y + 20, "Bounds used", "i"),
+        label(LEFT, y + 20, fit(used, RIGHT - LEFT, mono=True), "mono"),
+        label(12, y + 38, "Bounds lacking", "i"),
+        label(LEFT, y + 38, fit(lacking, RIGHT - LEFT, mono=True), "mono", symbols=symbols),
+    ]
+    return Svg(680, y + 52, "".join(marks), f"Policies of memory: {caption(rows)}")
+
+
+def _policy(p: PolicyRow, symbols: Sequence[str], marks: list[str], y: float) -> float:
+    """A policy's name, what it is, and its formula."""
+    marks.append(label(12, y, p.name, "i w"))
+    said = f"not possible: {p.note}" if p.bytes is None else p.note
+    lines = [(line, "i", symbols) for line in wrapped(said, RIGHT - LEFT)]
+    formula = f"{int(p.formula):,} B" if p.formula.isdigit() else p.formula
+    speaks = named(p.formula, symbols)
+    if formula:
+        lines += [(x, "mono", speaks) for x in wrapped(f"= {formula}", RIGHT - LEFT, mono=True)]
+    for n, (line, kind, about) in enumerate(lines):
+        marks.append(label(LEFT, y + 15 * n, line, kind, symbols=about))
+    return y + 15 * (len(lines) - 1)
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    _, rows = planned(s)
+    symbols = tuple(b.name for b in s.now.compiled.program.env.symbols)
+    return rows, figure(rows, symbols), table(rows)
+
+
+PICTURE = Picture(
+    name="peaks",
+    title="Memory policies",
+    words="What each way of placing intermediates takes at most, beside what lives at once.",
+    stage=Stage.PLANNED,
+    draw=_draw,
+)

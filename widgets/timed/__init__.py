@@ -1,0 +1,1 @@
+"""Pictures that a clock fills: kernels, a search over tiles, sizes."""

@@ -1,0 +1,117 @@
+"""The words of the kernel table, and the clock behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+from explorer.ir.stage import Stage
+from widgets.draw.table import Cell, Table, count_text, time_text
+from widgets.model import brick_wall
+from widgets.model.compiled import Arrays
+from widgets.model.house import House
+from widgets.model.knobs import Setting
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Clock, Drawn, Picture
+from widgets.timed.kernel_table import (
+    KernelRow,
+    KernelRows,
+    busiest_us,
+    data,
+    measurements,
+    tasks_of,
+)
+
+NAME = "kernels"
+RUNS, SECONDS = 40, 3.0  # of the program, at most: then 8 are enough
+LEAST = 8
+MOST = 16  # that the chart has room for
+
+
+def caption(rows: KernelRows) -> str:
+    """All of them together: floor, plan, clock, and the one that is farthest above its floor."""
+    known = [k for k in rows.kernels if k.floor]
+    rest = f"; the {MOST} longest" if len(rows.kernels) > MOST else ""
+    figures = f"{rows.figures} figures" if rows.figures else "data sheet"
+    least = sum(k.floor.us for k in known if k.floor)
+    text = (
+        f"{count_text(len(rows.kernels), 'kernel')} on {count_text(rows.units, 'unit')} of "
+        f"{rows.device}: floor {time_text(least)} ({figures}), planned "
+        f"{time_text(sum(k.planned_us for k in rows.kernels))}"
+    )
+    if rows.measured:
+        took = sum(k.measured.median_us for k in rows.kernels if k.measured)
+        text += f", measured {time_text(took)}"
+    elif rows.own:
+        text += ", none measured yet"
+    if not known:
+        return text + rest
+    most = max(known, key=lambda k: k.us - (k.floor.us if k.floor else 0.0))
+    return (
+        f"{text}; most above its floor: {most.label}, {1 / max(most.share, 1e-9):.1f} times as long"
+    )
+
+
+def table(rows: KernelRows) -> Table:
+    """One row a kernel."""
+    columns = (
+        "kernel", "operator", "family", "operations", "bytes", "floor µs", "bound by", "planned µs",
+        "measured µs", "from µs", "to µs", "n", "floor ÷ time", "measured ÷ planned",
+    )  # fmt: skip
+    found = tuple(map(_row, rows.kernels))
+    return Table(columns, found, tuple(k.ops for k in rows.kernels), caption(rows))
+
+
+def _row(k: KernelRow) -> tuple[Cell, ...]:
+    f, m = k.floor, k.measured
+    least: tuple[Cell, ...] = ("", "", "", "")
+    if f is not None:
+        least = (f.operations, f.bytes, round(f.us, 3), f.bound)
+    took: tuple[Cell, ...] = ("", "", "", "")
+    if m is not None:
+        took = (round(m.median_us, 3), round(m.low_us, 3), round(m.high_us, 3), m.n)
+    ratio = round(m.median_us / k.planned_us, 3) if m and k.planned_us else ""
+    share = f"{k.share:.1%}" if f else ""
+    planned = round(k.planned_us, 3)
+    return (k.call, k.label, k.family, *least, planned, *took, share, ratio)
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    planned = s.walls.planned
+    if planned is None:
+        words = "no kernel is placed yet: compile through RAMMED"
+        return (), None, Table(("kernel",), (), (), words)
+    rows = data(s.now, s.house, planned, s.clocked(NAME, "") or {})
+    if not rows.kernels:
+        return (), None, Table(("kernel",), (), (), "no kernel is on the wall")
+    return rows, None, table(rows)
+
+
+def _measured(
+    now: Setting, house: House, about: str, inputs: Arrays
+) -> Iterator[tuple[int, int, Any]]:
+    """Runs of the program with time stamps, and what they say together so far."""
+    plan = brick_wall.data(now.compiled.planned_wall(dict(now.sizes)), house.calls)
+    tasks, runs = tasks_of(plan), list[dict[str, float]]()
+    now.compiled.measured_wall(inputs)  # the first one finds nothing where it will be
+    end = perf_counter() + SECONDS
+    while len(runs) < LEAST or (len(runs) < RUNS and perf_counter() < end):
+        wall = brick_wall.data(now.compiled.measured_wall(inputs), house.calls)
+        runs.append(busiest_us(wall, tasks))
+        yield len(runs), RUNS, measurements(runs) or None
+
+
+PICTURE = Picture(
+    name=NAME,
+    title="Kernel table",
+    words="Each kernel of the program: the least that this device could take, the plan, the clock.",
+    stage=Stage.RAMMED,
+    draw=_draw,
+    clock=Clock(
+        "Measure the kernels",
+        lambda s, op: "" if s.walls.planned is not None else None,
+        _measured,
+        lambda found: f"{count_text(len(found), 'kernel')} measured" if found else "",
+    ),
+)

@@ -1,0 +1,126 @@
+"""The words of a search over tiles, and the clock behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from explorer.ir.stage import Stage
+from widgets.draw.table import Table, count_text, time_text
+from widgets.model.compiled import Arrays
+from widgets.model.house import House
+from widgets.model.knobs import Setting, threads
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Clock, Drawn, Picture, nothing
+from widgets.roller.view import TILES, rolled
+from widgets.timed.search import FIRST, MODEL, MORE, SearchRows, TrialRow, data, search
+
+NAME = "search"
+
+
+def caption(rows: SearchRows) -> str:
+    """What was tried, and how far the model's guess is from the best of it."""
+    on = f"{rows.kernel} on {rows.device}"
+    first, best = rows.first, rows.best
+    if first is None or best is None or not first.measured or not best.measured:
+        text = f"{on}: {count_text(len(rows.trials), 'tile')} modelled"
+        return f"{text}, none tried yet" if rows.own else f"{text}; a data sheet cannot be timed"
+    spent = sum(t.seconds for t in rows.tried)
+    one, other = first.measured, best.measured
+    said = "the model's guess is the best of them"
+    if best is not first and one.low_us <= other.high_us:
+        said = f"the best, {best.tile}, is not told apart from the model's guess"
+    elif best is not first:
+        low, high = one.low_us / other.high_us, one.high_us / other.low_us
+        said = (
+            f"the model's guess took {one.median_us / other.median_us:.2f} times as long "
+            f"({low:.2f} to {high:.2f}) as the best, {best.tile}"
+        )
+    return (
+        f"{on}, {count_text(rows.threads, 'thread')}: {count_text(len(rows.tried), 'tile')} timed "
+        f"alone, one after another, in {spent:.1f} s; {said}"
+    )
+
+
+def words(n: int, t: TrialRow) -> str:
+    """A trial in a sentence."""
+    text = f"{n + 1}: {t.tile}; modelled {time_text(t.modelled_us)}"
+    if t.measured:
+        m = t.measured
+        text += (
+            f", measured {time_text(m.median_us)} ({time_text(m.low_us)} to "
+            f"{time_text(m.high_us)}, n = {m.n:,})"
+        )
+    return f"{text}{', on show' if t.used else ''}; by {t.by}"
+
+
+def table(rows: SearchRows) -> Table:
+    """One row a trial."""
+    columns = (
+        "trial", "tile", "by", "modelled µs", "measured µs", "from µs", "to µs", "n", "best so far",
+        "seconds",
+    )  # fmt: skip
+    best = rows.best_us
+    found = tuple(
+        (
+            n + 1,
+            t.tile,
+            t.by,
+            round(t.modelled_us, 3),
+            *(
+                (round(m.median_us, 3), round(m.low_us, 3), round(m.high_us, 3), m.n)
+                if (m := t.measured)
+                else ("", "", "", "")
+            ),
+            round(best[n], 3) if best else "",
+            round(t.seconds, 2) if t.measured else "",
+        )
+        for n, t in enumerate(rows.trials)
+    )
+    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows))
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    found = rolled(s, op)
+    if found is None or not found.choices:
+        return nothing("Roller has tiled nothing.")
+    tried = s.clocked(NAME, found.binding) if found.own else None
+    rows = data(found, threads(s.now.compiled), tried or ())
+    return rows, None, table(rows)
+
+
+def _about(s: OnShow, op: str) -> str | None:
+    found = rolled(s, op)
+    return found.binding if found and found.own else None
+
+
+def _tried(
+    now: Setting, house: House, about: str, inputs: Arrays
+) -> Iterator[tuple[int, int, Any]]:
+    c = now.compiled
+    kernel = next(b.kernel_call.kernel for b in c.program.kernel_calls if b.name == about)
+    decision = c.program.decisions.tiling(about)
+    assert decision is not None
+    sizes = {**c.program.env.hints, **dict(now.sizes)}
+    found = search(kernel, decision, c.device, c.program.env, sizes, threads(c))
+    for tried in found:
+        yield len(tried), FIRST + MORE, tried
+
+
+def _told(found: Any) -> str:
+    best = min(found, key=lambda t: t.measured.median_us)
+    by = "the model's order" if best.by == MODEL else "the search"
+    text = count_text(len(found), "tile")
+    return f"{text} tried: the best took {time_text(best.measured.median_us)}, found by {by}"
+
+
+PICTURE = Picture(
+    name=NAME,
+    title="Search",
+    words="Tiles that were tried one after another: the best so far beside the model's guess.",
+    stage=Stage.ROLLED,
+    family=TILES,
+    about="kernel",
+    draw=_draw,
+    clock=Clock("Search", _about, _tried, _told),
+)

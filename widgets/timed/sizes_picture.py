@@ -1,0 +1,119 @@
+"""The words of the cost over a symbol's sizes, and the clock behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.ir.stage import Stage
+from widgets.draw.table import Table, count_text, time_text
+from widgets.model.compiled import Arrays
+from widgets.model.house import House
+from widgets.model.knobs import Setting, symbols
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Clock, Drawn, Family, Picture
+from widgets.timed.sizes import SizeRows, data, measuring
+
+NAME = "sizes"
+
+
+def symbol_of(s: OnShow) -> str:
+    """The symbol of the view, else the last that inputs have; "" where none has one. Raises
+    BadOption for one that there is not.
+    """
+    names = symbols(s.now.compiled.model.program)
+    if s.view.symbol and s.view.symbol not in names:
+        known = ", ".join(names) or "none"
+        raise BadOption(f"there is no symbol {s.view.symbol[:40]!r}", expected=known)
+    return s.view.symbol or (names[-1] if names else "")
+
+
+def caption(rows: SizeRows) -> str:
+    """How many sizes were planned, and where the plan changes."""
+    others = "".join(f", {name} = {size}" for name, size in rows.others)
+    text = f"{rows.symbol} on {rows.device}{others}: planned at {len(rows.planned)} sizes"
+    if rows.at:
+        text += f", {time_text(rows.at.us)} at {rows.now}"
+    if rows.measured:
+        text += f", {len(rows.measured)} measured"
+    elif rows.own:
+        text += ", none measured yet"
+    left = (
+        f"; more in {count_text(rows.left, 'interval')} that were not halved" if rows.left else ""
+    )
+    return f"{text}; {count_text(len(rows.breaks), 'break')} found{left}"
+
+
+def table(rows: SizeRows) -> Table:
+    """One row a size."""
+    columns = (rows.symbol, "planned µs", "measured µs", "from µs", "to µs", "n", "plan changes")
+    breaks = {b.size: f"{b.kind}: {b.words}" for b in rows.breaks}
+    took, known = dict(rows.measured), {p.size: p.us for p in rows.planned}
+    found = tuple(
+        (
+            size,
+            round(known[size], 3) if size in known else "",
+            *(
+                (round(m.median_us, 3), round(m.low_us, 3), round(m.high_us, 3), m.n)
+                if (m := took.get(size))
+                else ("", "", "", "")
+            ),
+            breaks.get(size, ""),
+        )
+        for size in sorted({*known, *took})
+    )
+    return Table(columns, found, tuple(() for _ in found), caption(rows))
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    symbol = symbol_of(s)
+    if not symbol or s.walls.planned is None:
+        words = "every size of this model is fixed" if not symbol else "no run is planned yet"
+        return (), None, Table(("size",), (), (), words)
+    found = s.clocked(NAME, symbol) or ()
+    plain = s.house.kept(f"sizes {symbol}", s.now.sizes, lambda: data(s.now, symbol))
+    rows = replace(plain, measured=tuple(found))
+    return rows, None, table(rows)
+
+
+def _about(s: OnShow, op: str) -> str | None:
+    return symbol_of(s) or None if s.walls.planned is not None else None
+
+
+def _under(now: Setting, about: str) -> Setting:
+    """What is measured is so whatever the size on show."""
+    return replace(now, sizes=tuple(pair for pair in now.sizes if pair[0] != about))
+
+
+def _measured(
+    now: Setting, house: House, about: str, inputs: Arrays
+) -> Iterator[tuple[int, int, Any]]:
+    yield from measuring(now, about)
+
+
+def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
+    """Which symbol, where there are several."""
+    names = list(symbols(s.now.compiled.model.program))
+    device = s.now.compiled.device.name
+    more = [["symbol", "symbol", names, names.index(symbol_of(s))]] if len(names) > 1 else []
+    plain = {"devices": [device], "device": device, "tiles": [], "rank": -1, "note": ""}
+    return {**plain, "more": more}
+
+
+PICTURE = Picture(
+    name=NAME,
+    title="Sizes",
+    words="What a run costs over the size of a symbol, and from which size on its plan is another.",
+    stage=Stage.PLANNED,
+    family=Family("sizes", _controls),
+    draw=_draw,
+    clock=Clock(
+        "Measure the sizes",
+        _about,
+        _measured,
+        lambda found: f"{count_text(len(found), 'size')} measured" if found else "",
+        _under,
+    ),
+)
