@@ -29,8 +29,8 @@ CHARTS = {
     "policies": "RAMMED",
     "rtasks": "RAMMED",
     "errors": "RAMMED",
-    "kernels": "RAMMED",
     "memory": "PLANNED",
+    "kernels": "EMITTED",
     "peaks": "PLANNED",
 }
 
@@ -295,6 +295,6 @@ def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
             "document.querySelector('.tabs[aria-label=Picture] [role=tab]:last-child')"
             "?.textContent === 'Compiler cache'"
         )
-        assert tabs.count() == 2 and tabs.first.get_attribute("aria-selected") == "true"
+        assert tabs.count() == 3 and tabs.first.get_attribute("aria-selected") == "true"
         tabs.last.click()
         page.wait_for_selector(".picture svg >> text=The key: a digest of these parts")

@@ -16,7 +16,7 @@ from explorer.ir.shapes.dims import evaluate_dim
 from explorer.ir.stage import Stage
 from explorer.ir.types import ITEM_BYTES
 from widgets.draw.svg import Svg, fit, label, path, rect
-from widgets.draw.table import Table, size_text, time_text
+from widgets.draw.table import Table, count_text, size_text, time_text
 from widgets.draw.theme import TERM_INKS
 from widgets.model.knobs import tile_label
 from widgets.model.on_show import OnShow
@@ -165,7 +165,7 @@ def _levels(k: TileRows) -> list[str]:
     marks = [
         label(12, 32, "memory", "i w"),
         label(12, 48, _sizes(k.cuts, "extent")),
-        label(12, 64, f"{k.tasks:,} tasks", "q"),
+        label(12, 64, count_text(k.tasks, "task"), "q"),
         *_grid(150, 20, 220, 104, down, across, marked=True),
         label(150, 138, fit(f"cut along {_cut_names(k)}", 236), "q"),
         label(12, 172, "one task", "i w"),

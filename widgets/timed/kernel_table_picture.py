@@ -106,7 +106,7 @@ PICTURE = Picture(
     name=NAME,
     title="Kernel table",
     words="Each kernel of the program: the least that this device could take, the plan, the clock.",
-    stage=Stage.RAMMED,
+    stage=Stage.EMITTED,
     draw=_draw,
     clock=Clock(
         "Measure the kernels",

@@ -26,12 +26,15 @@ STAGES = ", ".join(each.name.lower() for each in Stage)
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step; `checked` is None where nobody looked, True, or what is wrong."""
+    """One step; `checked` is None where nobody looked, True, or what is wrong. `kept`: it was
+    remembered, and `seconds` is what it took at first, which is no part of those in all.
+    """
 
     name: str
     stage: str
     seconds: float
     checked: None | bool | str = None
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,7 @@ def _simulated(c: Compilation) -> bool | str:
 
 
 def _step(s: StepTime) -> StepRow:
-    return StepRow(s.name, s.stage.name.lower(), s.seconds, s.checked)
+    return StepRow(s.name, s.stage.name.lower(), s.seconds, s.checked, s.kept)
 
 
 def _operators(c: Compilation) -> Operators:
@@ -215,14 +218,22 @@ def _text(found: Compiled) -> str:
 
 
 def _steps(found: Compiled) -> str:
-    """Rows that add up to the seconds in all."""
-    spent = found.load_seconds + sum(step.seconds for step in found.steps)
+    """Rows that add up to the seconds in all; what was kept took its seconds at another time."""
+    spent = found.load_seconds + sum(step.seconds for step in found.steps if not step.kept)
     first = StepRow("load the compiler", "", found.load_seconds)
     steps = (first, *found.steps, StepRow("what lies between", "", found.seconds - spent))
-    checked = any(step.checked is not None for step in steps)
-    rows = [(s.name, s.stage, f"{s.seconds:.3f}", _badge(s.checked)) for s in steps]
-    shown = 4 if checked else 3
-    return table(("step", "stage", ">seconds", "checked")[:shown], [row[:shown] for row in rows])
+    rows = [
+        (s.name, s.stage, "kept" if s.kept else f"{s.seconds:.3f}", _then(s), _badge(s.checked))
+        for s in steps
+    ]
+    head, shown = ("step", "stage", ">seconds", ">at first", "checked"), [0, 1, 2]
+    shown += [3] if any(step.kept for step in steps) else []
+    shown += [4] if any(step.checked is not None for step in steps) else []
+    return table([head[n] for n in shown], [[row[n] for n in shown] for row in rows])
+
+
+def _then(s: StepRow) -> str:
+    return f"{s.seconds:.3f}" if s.kept else ""
 
 
 def _badge(checked: None | bool | str) -> str:
