@@ -20,6 +20,7 @@ from explorer.ir.decisions.wall import Brick, Wall
 from explorer.measure.compare import Measurement
 from explorer.roller.tiles.weigh import label_of
 from explorer.tuning.races.race import RaceResult, Runner
+from widgets.charts import kernels
 from widgets.draw.theme import SCHEMES
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call
@@ -227,6 +228,24 @@ def test_each_kernel_stands_beside_its_floor_its_plan_and_its_clock() -> None:
     ends = [x + up for x, up in zip(measured.x, measured.error_x.array, strict=True)]
     assert ends == pytest.approx([k.measured.high_us for k in rows.kernels])
     assert all("n = " in words and "floor" in words for words in measured.customdata)
+
+
+def test_one_wide_interval_leaves_room_for_all_kernels() -> None:
+    wide, narrow = Measurement(50, 45, 9000, 8), Measurement(40, 39, 41, 8)
+    rows = kernel_table.KernelRows(
+        "here",
+        "default",
+        2,
+        True,
+        tuple(
+            kernel_table.KernelRow(name, name, "matmul", (), None, 30, m)
+            for name, m in (("a", wide), ("b", narrow))
+        ),
+    )
+    figure = kernels.chart(rows, "", "light")
+    assert figure.layout.xaxis.range[1] < 3 * 50
+    assert list(figure.data[-1].x) == [100, 41]
+    assert "9" in figure.data[1].customdata[0] and figure.data[1].error_x.array[0] == 8950
 
 
 def test_a_kernel_that_a_loop_runs_again_has_the_time_of_one_trip() -> None:

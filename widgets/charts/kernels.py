@@ -11,6 +11,8 @@ from widgets.draw.table import size_text, time_text
 from widgets.timed.kernel_table import KernelRow, KernelRows
 from widgets.timed.kernel_table_picture import MOST
 
+CUT = 2.0  # times the longest: no interval is drawn further
+
 
 def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
     """Two bars a kernel, one inside the other: planned outlined, measured filled with its interval;
@@ -71,7 +73,7 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
         hovertemplate="%{customdata}<extra></extra>",
     )
     _shares(figure, shown, names, c["ink"])
-    most = max((_end(k) for k in shown), default=1.0)
+    most = max((_end(k, _cut(shown)) for k in shown), default=1.0)
     figure.update_layout(barmode="overlay", meta=rows_high(len(shown)))
     figure.update_xaxes(
         title="time of a kernel on its busiest unit (µs)", range=[0, 1.18 * most], side="top"
@@ -89,7 +91,7 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
 def _shares(figure: go.Figure, shown: Sequence[KernelRow], names: list[str], ink: str) -> None:
     """Behind each bar how near it is to its floor."""
     figure.add_scatter(
-        x=[_end(k) for k in shown],
+        x=[_end(k, _cut(shown)) for k in shown],
         y=names,
         mode="text",
         text=[f"  floor is {k.share:.0%}" if k.floor else "  no floor" for k in shown],
@@ -101,10 +103,16 @@ def _shares(figure: go.Figure, shown: Sequence[KernelRow], names: list[str], ink
     )
 
 
-def _end(k: KernelRow) -> float:
-    return max(
-        k.planned_us, k.measured.high_us if k.measured else 0.0, k.floor.us if k.floor else 0
-    )
+def _cut(shown: Sequence[KernelRow]) -> float:
+    """Where the axis ends at the latest: an interval that goes on tells of a disturbed machine, and
+    would leave no room for all others.
+    """
+    return CUT * max((max(k.planned_us, k.us) for k in shown), default=1.0)
+
+
+def _end(k: KernelRow, cut: float) -> float:
+    high = k.measured.high_us if k.measured else 0.0
+    return min(cut, max(k.planned_us, high, k.floor.us if k.floor else 0.0))
 
 
 def words(k: KernelRow) -> str:
