@@ -1,5 +1,9 @@
 # `make lab` and `make test` are all the set-up there is: both build .venv from the pinned versions.
 
+# Tests start hundreds of processes: where no bytecode is kept, each compiles 700 files again, which
+# is most of what it takes to import them.
+unexport PYTHONDONTWRITEBYTECODE
+
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
