@@ -29,6 +29,7 @@ from explorer.errors import IronworksError
 from explorer.ir.calls import LibraryCall
 from explorer.ir.program import Program
 
+Kind = tuple[frozenset[tuple[str, str]], frozenset[int], bool, bool, bool]
 RANDOM = ("test_bernoulli",)  # beginnings of names
 
 # Why cases do not pass, by the beginnings of their names.
@@ -139,14 +140,28 @@ def run(wanted: Callable[[str], bool]) -> Iterator[Outcome]:
 
 
 def one_of_each_kind(wanted: Callable[[str], bool]) -> frozenset[str]:
-    """The first wanted case of every kind: its operators, and the element types of its inputs."""
-    first: dict[tuple[frozenset[tuple[str, str]], frozenset[int]], str] = {}
+    """The first wanted case of every kind: its operators, the element types of its inputs, and what
+    is awkward about it: an input without an element, inputs whose shapes differ (which may have to
+    be broadcast, or are left out), and a number below nought among the attributes, as an axis is.
+    """
+    first: dict[Kind, str] = {}
     for case in cases():
         if wanted(case.name):
-            graph = case.model.graph
-            types = frozenset(int(i.type.tensor_type.elem_type) for i in graph.input)
-            first.setdefault((frozenset(_operators(graph)), types), str(case.name))
+            first.setdefault(_kind(case.model.graph), str(case.name))
     return frozenset(first.values())
+
+
+def _kind(graph: onnx.GraphProto) -> Kind:
+    tensors = [i.type.tensor_type for i in graph.input]
+    shapes = {tuple(d.dim_value for d in t.shape.dim) for t in tensors}
+    numbers = [n for node in graph.node for a in node.attribute for n in (a.i, *a.ints)]
+    return (
+        frozenset(_operators(graph)),
+        frozenset(int(t.elem_type) for t in tensors),
+        any(0 in shape for shape in shapes),
+        len(shapes - {()}) > 1,
+        any(n < 0 for n in numbers),
+    )
 
 
 def _operators(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
