@@ -28,7 +28,7 @@ DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
 	@echo 'make test     every check: ruff, mypy, import-linter, pytest, notebooks, browser'
-	@echo 'make test-all the same, and the largest models of the zoo, which take minutes each'
+	@echo 'make test-all the same, and at full size what smaller tests hold: models, random examples'
 	@echo 'make check    the quick ones of these'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
 	@echo 'make bench-ui how long a reader waits in the house: first picture, knobs, a large graph, memory'

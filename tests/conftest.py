@@ -16,27 +16,31 @@ from hypothesis import settings
 
 from explorer.counters import counters
 from explorer.garbage import YOUNG
+from tests import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 # The first has no windows, and takes a quarter less of a processor for the same pages.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 OWN_CACHE = pytest.StashKey[str]()
 LONGEST = (  # files that take a worker longest begin first, so that none is left to one at the end
-    "conformance/test_onnx_nodes.py",
     "widgets/test_notebooks.py",
+    "browser/test_axe.py",
     "conformance/test_zoo_models.py",
-    "conformance/test_light_models.py",
     "browser/test_tour_in_lab.py",
+    "browser/test_charts.py",
     "codegen/test_guard_pages.py",
+    "conformance/test_onnx_nodes.py",
+    "browser/test_house.py",
+    "conformance/test_light_models.py",
     "test_processes.py",
     "training/test_real_runs.py",
     "fuzz/test_net.py",
+    "test_readme.py",
+    "course/test_exercises.py",
+    "widgets/test_figures.py",
     "frontends/test_zoo_control_flow.py",
     "test_program_cache.py",
-    "test_readme.py",
     "conformance/test_onnx_nodes_expanded.py",
-    "conformance/test_onnx_nodes_r_to_z.py",
-    "conformance/test_onnx_nodes_l_to_q.py",
 )
 NAMED_FILES = 3  # at the end, the slowest
 OLDER = (10, 40)  # collections before one of older objects, and of all; Python's: 10, 10
@@ -75,6 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ``$IRONWORKS_TEST_CACHE`` keeps it from run to run. Thousands of tests are many objects, which
     Python would look through again and again, two seconds each time.
     """
+    examples.choose(config)
     gc.set_threshold(YOUNG, *OLDER)
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
@@ -121,7 +126,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if browser:
         terminalreporter.write_line(
             f"BROWSER TESTS SKIPPED: {len(browser)}, because there is no Chromium here; "
-            "install one (Debian: apt-get install chromium-headless-shell) or set IRONWORKS_CHROMIUM",
+            "install one (Debian: apt-get install chromium-headless-shell) "
+            "or set IRONWORKS_CHROMIUM",
             red=True,
             bold=True,
         )

@@ -26,6 +26,7 @@ from explorer import cache
 from explorer import np as enp
 from explorer.cache import entry
 from explorer.counters import counters
+from tests.examples import examples
 
 needs_timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -110,13 +111,13 @@ def test_a_process_killed_while_it_compiles_leaves_no_harm(own_cache: Path) -> N
     check(3)
 
 
-def test_four_hundred_damaged_entries_are_made_again(own_cache: Path) -> None:
-    damage = random.Random(11)
+def test_hundreds_of_damaged_entries_are_made_again(own_cache: Path) -> None:
+    damage, count = random.Random(11), examples(200, 400)
     check(4)
-    for n in range(400):
+    for n in range(count):
         cache.disk().put(cache.content_key("filler", str(n)), bytes(damage.randbytes(100)))
     entries = sorted(own_cache.glob("*.entry"))
-    assert len(entries) > 400
+    assert len(entries) > count
     for path in entries:
         data = bytearray(path.read_bytes())
         match damage.randrange(4):

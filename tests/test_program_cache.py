@@ -310,7 +310,14 @@ def test_a_training_step_takes_over_what_is_donated() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["zoo:small_llama", "zoo:moe", "zoo:small_beam_search"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "zoo:small_llama",
+        "zoo:moe",
+        pytest.param("zoo:small_beam_search", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_control_flow_is_kept(name: str) -> None:
     made = explorer.compile(zoo.load(name))
     forgotten()

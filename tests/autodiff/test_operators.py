@@ -17,6 +17,7 @@ from explorer.frontends.tracing.frames import is_tracing, source_of
 from explorer.frontends.tracing.promote import traced
 from explorer.ops import RECORDS
 from tests.autodiff.finite import check, differences
+from tests.examples import examples
 
 DRAW = np.random.default_rng(11)
 
@@ -116,7 +117,7 @@ def test_so_is_that_of_a_function_of_positive_numbers(name: str) -> None:
     check(getattr(enp, name), positive(7), compiled=False)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8, 25), deadline=None)
 @given(
     st.integers(1, 4),
     st.integers(1, 5),

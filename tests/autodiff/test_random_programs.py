@@ -82,7 +82,7 @@ def agrees(lines: list[Statement], seed: int, compiled: bool) -> None:
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=60, **QUIET)
+@settings(max_examples=20, **QUIET)
 @given(lines=statements(2), seed=st.integers(0, 2**32))
 def test_gradients_of_random_programs(lines: list[Statement], seed: int) -> None:
     agrees(lines, seed, compiled=False)

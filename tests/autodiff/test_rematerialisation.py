@@ -27,6 +27,7 @@ from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.rammer import Options as RammerOptions
 from explorer.training import dropout
 from tests.autodiff.test_random_programs import Statement, run, statements
+from tests.examples import examples
 
 LAYERS = 16
 Loss = Callable[..., Any]
@@ -266,7 +267,7 @@ def agrees(lines: list[Statement], seed: int) -> None:
 QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=12, **QUIET)
+@settings(max_examples=examples(4, 12), **QUIET)
 @given(lines=statements(1), seed=st.integers(0, 2**32))
 def test_gradients_of_random_programs_are_the_same(lines: list[Statement], seed: int) -> None:
     agrees(lines, seed)

@@ -19,7 +19,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(f, marks=pytest.mark.exhaustive if f == "products" else ()) for f in FAMILIES],
+)
 def test_no_kernel_leaves_its_buffers(family: str) -> None:
     done = run("tests.codegen.guard_pages", family)
     last = done.stdout.splitlines()[-1:] or ["nothing ran"]

@@ -30,6 +30,7 @@ from tests.codegen.cases import (
     transpose,
 )
 from tests.codegen.running import run_kernel
+from tests.examples import examples
 
 SMALL = st.integers(1, 24)
 MICRO = st.builds(Micro, st.integers(1, 14), st.integers(1, 2), st.sampled_from([4, 8, 16]))
@@ -112,7 +113,9 @@ def agree(got: np.ndarray, want: np.ndarray, tolerance: float) -> None:
     np.testing.assert_allclose(got, want, atol=4 * tolerance * scale, rtol=1e-5)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(50, 150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(st.one_of(linears(), convolutions(), others()))
 def test_random_tile_programs_mean_what_their_kernels_mean(case: Case) -> None:
     values = arrays(case)
@@ -128,7 +131,9 @@ def test_random_tile_programs_mean_what_their_kernels_mean(case: Case) -> None:
     agree(out, want, case.tolerance)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(10, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(st.one_of(linears(), convolutions(), others()))
 def test_random_kernels_run_as_machine_code(case: Case) -> None:
     values = arrays(case)

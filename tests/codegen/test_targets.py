@@ -22,7 +22,10 @@ MODEL = Path(__file__).parent.parent / "data" / "tiny_mobilenetv2.onnx"
 REGISTERS = {"cpu-sse": "xmm", "cpu-avx2": "ymm", "cpu-avx512": "zmm"}
 
 
-@pytest.mark.parametrize("name", CPUS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.exhaustive if n == "cpu-avx2" else ()) for n in CPUS],
+)
 def test_every_machine_prints_for_every_vector_width(name: str) -> None:
     compiled = explorer.compile(MODEL, name)
     assert compiled.stage.name == "EMITTED" and compiled.device.lanes == CPUS[name].lanes

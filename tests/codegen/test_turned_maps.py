@@ -18,6 +18,7 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.cases import BATCH, ENV, SEQ
 from tests.codegen.running import run_kernel
+from tests.examples import examples
 from tests.tile.programs import HERE
 
 X, BY_ROW, BY_COLUMN = (
@@ -55,7 +56,7 @@ def scaled() -> Expr:
     return Apply("add", (inner, Apply("max", (X, Read("z", (var("j"), var("i")))))))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(8, 20))
 @given(st.integers(1, 50), st.integers(1, 50), st.sampled_from(["float32", "float64", "int32"]))
 def test_any_shape_is_as_in_numpy(rows: int, columns: int, dtype: str) -> None:
     kernel = mixed(scaled(), rows, columns, dtype)

@@ -21,13 +21,13 @@ SYMBOLIC = ("tiny_bert", "tiny_gpt2", "tiny_llama")
 SIZES = [{"batch": b, "seq": s} for b in (1, 3, 8) for s in (2, 17, 64)]
 LIGHT = [
     pytest.param("squeezenet"),
-    pytest.param("shufflenet"),
+    pytest.param("shufflenet", marks=pytest.mark.exhaustive),  # its kernels: test_reference.py
     pytest.param("resnet50"),
     pytest.param("inception_v1", marks=pytest.mark.exhaustive),  # AlexNet's, SqueezeNet's Concat
     pytest.param("inception_v2", marks=pytest.mark.exhaustive),  # the operators of version 1
     pytest.param("densenet121", marks=pytest.mark.exhaustive),  # ResNet's, SqueezeNet's Concat
     pytest.param("zfnet512", marks=pytest.mark.exhaustive),  # AlexNet's operators
-    pytest.param("bvlc_alexnet", marks=pytest.mark.slow),
+    pytest.param("bvlc_alexnet", marks=pytest.mark.exhaustive),  # LRN: node tests
     pytest.param("vgg19", marks=pytest.mark.exhaustive),  # AlexNet's operators, more often
 ]
 

@@ -1,7 +1,7 @@
-"""The onnx package's node tests, as their operators stand, from R to Z: one of each kind every time,
-and every case by `make test-all`.
+"""The onnx package's node tests, as their operators stand, from R to Z.
 
-Those whose operators are expanded to ONNX's functions are in test_onnx_nodes_expanded.py.
+One of each kind is held every time and every case by `make test-all`. Those whose
+operators are expanded to ONNX's functions are in test_onnx_nodes_expanded.py.
 """
 
 from __future__ import annotations

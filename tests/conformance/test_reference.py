@@ -52,7 +52,12 @@ def test_a_salted_model_answers_like_onnxruntime_as_kernels(name: str, tmp_path:
     agree(evaluate(program, feeds), Oracle(path)(feeds))
 
 
-DEEP = ["densenet121", "inception_v1", "inception_v2", "resnet50"]
+DEEP = [
+    pytest.param("densenet121", marks=pytest.mark.exhaustive),  # ResNet's, Inception's Concat
+    pytest.param("inception_v1", marks=pytest.mark.exhaustive),  # those of version 2
+    "inception_v2",
+    "resnet50",
+]
 
 
 @pytest.mark.slow

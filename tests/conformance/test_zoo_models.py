@@ -23,12 +23,17 @@ EXHAUSTIVE = {  # their reduced forms are held every time
     "bsrn",
     "swin",
     "conformer",
+    "mobilenetv2",
     "mobilevit",
     "nafnet",
     "nerf",
     "vit",
 }
-LONG = ["deepspeech2", "lstm_tc", "seq2seq"]  # many steps; a race compares our answers
+LONG = [  # many steps; a race compares our answers
+    "deepspeech2",
+    pytest.param("lstm_tc", marks=pytest.mark.exhaustive),
+    pytest.param("seq2seq", marks=pytest.mark.exhaustive),
+]
 BATCHES = (1, 3, 2)
 
 

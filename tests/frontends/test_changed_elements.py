@@ -12,6 +12,7 @@ from explorer import np as xp
 from explorer import tensor
 from explorer.counters import counters
 from explorer.errors import DtypeError, ShapeError, TraceError
+from tests.examples import examples
 
 SHAPE = (3, 4, 2)
 
@@ -50,7 +51,7 @@ def assignments(draw: st.DrawFn) -> Any:
     return items, part, draw(st.integers(0, 3)), draw(st.booleans())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 40))
 @given(st.lists(assignments(), min_size=3, max_size=3))
 def test_whatever_index_numpy_takes_changes_what_it_changes_there(cases: Any) -> None:
     cases = [(i, p, d, o) for i, p, d, o in cases if p is not None]

@@ -44,7 +44,7 @@ def agrees(folder: Path, lines: list[str]) -> None:
                     np.testing.assert_allclose(value, right, rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=6, **QUIET)
+@settings(max_examples=3, **QUIET)
 @given(lines=block(2, False))
 def test_random_programs_give_the_same_under_every_schedule(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]

@@ -100,7 +100,10 @@ def _circles(calls: list[list[int]], without: int) -> bool:
     return bool(left)
 
 
-@pytest.mark.parametrize("first", range(0, PROGRAMS, 20))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(n, marks=pytest.mark.exhaustive if n else ()) for n in range(0, PROGRAMS, 20)],
+)
 def test_random_functions_that_call_each_other_equal_python_on_arrays(first: int) -> None:
     on_device = 0
     for seed in range(first, first + 20):

@@ -14,6 +14,7 @@ import explorer
 from explorer import np as xp
 from explorer.errors import TraceError
 from explorer.frontends.trace import Traced
+from tests.examples import examples
 from tests.frontends.random_flow import BOUNDS, block, written
 from tests.frontends.test_control_flow import agrees, floats, kinds
 
@@ -331,7 +332,7 @@ def test_what_cannot_be_traced_is_refused_by_name_and_line(run: Callable[..., An
 # Random programs: the text run by Python on NumPy arrays, and compiled.
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 40))
 @given(lines=block(2, False))
 def test_random_programs_mean_what_python_means(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]

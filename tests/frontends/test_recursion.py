@@ -29,7 +29,7 @@ from tests.benchmarks.recursive_autoencoder import (
     random_tree,
 )
 
-QUICK, PROGRAMS = 100, 300
+QUICK, PROGRAMS = 25, 300
 WIDE = 5
 VECTOR, COUNT = tensor("float32", WIDE), tensor("int64")
 MATRIX = np.random.default_rng(1).standard_normal((WIDE, WIDE)).astype(np.float32) / 3

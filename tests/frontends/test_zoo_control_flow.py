@@ -25,7 +25,8 @@ from tests.frontends.flows_in_numpy import run
 Feeds = dict[str, np.ndarray]
 REDUCED = [e.name for e in GRINDER if e.name.startswith(zoo.SMALL)]
 FULL = [e.name for e in GRINDER if e.name not in REDUCED]
-EXHAUSTIVE = {"skipnet", "blockdrop", "beam_search"}  # their reduced forms are held every time
+# Their reduced forms are held every time.
+EXHAUSTIVE = {"skipnet", "blockdrop", "beam_search", "llama"}
 KINDS = {  # what control flow is in each
     "nasrnn": {"loop"},
     "looped_lstm": {"loop"},

@@ -10,7 +10,14 @@ from explorer.measure.compare import Comparison, compare, measure, verdict
 from explorer.measure.machine import machine
 from tests.measure.simulated import NoisyMachine
 
-LENGTHS = [(30.0, 0.05), (150.0, 0.15), (2_000.0, 0.4), (60_000.0, 2.0), (300_000.0, 2.0)]
+LENGTHS = [  # the shortest and the longest every time
+    (30.0, 0.05),
+    *(
+        pytest.param(us, seconds, marks=pytest.mark.exhaustive)
+        for us, seconds in ((150.0, 0.15), (2_000.0, 0.4), (60_000.0, 2.0))
+    ),
+    (300_000.0, 2.0),
+]
 
 
 def judged(seed: int, first_us: float, second_us: float, seconds: float) -> Comparison:

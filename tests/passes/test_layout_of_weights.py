@@ -13,6 +13,7 @@ import explorer
 import explorer.np as enp
 from explorer.ir.calls import KernelCall
 from explorer.ops.reference.evaluate import evaluate
+from tests.examples import examples
 
 
 def traced(images: tuple[int, ...], weights: tuple[int, ...], learn: bool, **window: Any) -> Any:
@@ -50,7 +51,7 @@ def test_what_is_multiplied_is_dense_in_channels_and_inputs_stay_as_they_are(lea
 
 
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(5, 15), deadline=None)
 def test_random_windows_equal_the_interpreter(data: st.DataObject) -> None:
     groups = data.draw(st.sampled_from([1, 1, 2, 3]), "groups")
     each, made = (data.draw(st.integers(1, 5), n) for n in ("channels", "made"))

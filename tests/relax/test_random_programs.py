@@ -84,7 +84,7 @@ ANY = (programs(), SIZES, SIZES, st.integers(0, 99), st.sampled_from([STEPS, OTH
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=150, **QUIET)
+@settings(max_examples=40, **QUIET)
 @given(*ANY)
 def test_a5_04_every_stage_has_the_annotated_shapes_and_the_same_values(
     program: Program, one: dict[str, int], other: dict[str, int], seed: int, steps: list[Step]

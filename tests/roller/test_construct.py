@@ -26,11 +26,19 @@ from tests.codegen.cases import CASES, ENV, Case, linear
 from tests.roller.operators import KERNELS, conv, matmul, pooling, reduction, relu, transposed
 from tests.roller.test_policy import DEVICE, SIZES
 
-V100 = device("v100")
+V100, MI50 = device("v100"), device("mi50")
+FIRST = {k.name: k for k in reversed(KERNELS)}  # of each operator
+EVERY = [  # of a second GPU, whose sheet is of the first one's kind, one kernel of each operator
+    pytest.param(where, kernel, id=f"{where.name}-{kernel.name}{number}", marks=marks)
+    for where in (V100, MI50, DEVICE)
+    for number, kernel in enumerate(KERNELS)
+    for marks in [
+        pytest.mark.exhaustive if where is MI50 and kernel is not FIRST[kernel.name] else ()
+    ]
+]
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.name)
-@pytest.mark.parametrize("where", [V100, device("mi50"), DEVICE], ids=lambda d: d.name)
+@pytest.mark.parametrize(("where", "kernel"), EVERY)
 def test_every_operator_is_constructed_for_every_device(kernel: Kernel, where: object) -> None:
     found = construct(kernel, where)  # type: ignore[arg-type]
     assert found.steps and found.rounds

@@ -25,6 +25,7 @@ from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.units.recursion_ways import ALONE, APART, TOGETHER, recursion_way
 from explorer.runtime.workers.arena import aligned_bytes
+from tests.examples import examples
 from tests.measure.test_task_profile import places
 from tests.runtime.programs import DEVICE, Model, inputs_of
 from tests.runtime.test_executable import same
@@ -163,7 +164,7 @@ def forced(way):
     return patch("explorer.runtime.planning.plan.recursion_way", chosen)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, 60), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(WAYS))
 def test_recursions_in_any_order_of_the_units_end_without_a_race_and_with_the_same_numbers(
     seed, way

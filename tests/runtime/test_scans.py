@@ -21,6 +21,7 @@ from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.text.program_text import parse_program, print_program
 from explorer.runtime.device_program import instructions as isa
+from tests.examples import examples
 from tests.frontends.models import model, saved, value
 from tests.runtime.test_frames import Both, floats, graph
 
@@ -144,7 +145,7 @@ class Scan:
         return {n: rng.integers(-9, 9, s).astype(self.kind) for n, s in shapes.items()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(12, 40), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_scan_of_any_body_axes_and_directions_is_as_onnxruntime_says(seed: int) -> None:
     scan = Scan(seed)

@@ -17,6 +17,7 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.reference.verify import verify
 from explorer.rammer import Options as RammerOptions
 from explorer.welder import JoinResults
+from tests.examples import examples
 
 GRID = explorer.tensor("float32", 5, 7)
 
@@ -160,7 +161,7 @@ def test_what_reads_a_value_stays_before_what_is_written_over_it() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, 60), deadline=None)
 def test_random_maps_and_sums_equal_numpy(data: st.DataObject) -> None:
     """Values of one grid, its turned, its rows and its sum, mapped from each other at random."""
     n = data.draw(st.integers(1, 5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,18 @@ def c(request: pytest.FixtureRequest) -> Any:
     return explorer.compile(model, target=request.param, until="planned")
 
 
+@cache
+def rows_of(c: Any, room: str) -> Any:
+    """A room's rows, which take a while to find and never change."""
+    return widgets.data(c, room)
+
+
+@cache
+def figure_of(c: Any, room: str) -> go.Figure:
+    """A room's chart, to be looked at."""
+    return widgets.figure(c, room)
+
+
 def marks(figure: go.Figure, *names: str) -> list[tuple[float, float]]:
     """The points of the traces whose names begin with one of these."""
     found = [t for t in figure.data if t.name.startswith(names)]
@@ -54,7 +67,7 @@ def marks(figure: go.Figure, *names: str) -> list[tuple[float, float]]:
 
 
 def test_the_roofline_s_points_are_the_rows(c: Any) -> None:
-    rows, figure = widgets.data(c, "roofline"), widgets.figure(c, "roofline")
+    rows, figure = rows_of(c, "roofline"), figure_of(c, "roofline")
     assert marks(figure, "modelled") == sorted((p.intensity, p.modelled) for p in rows.points)
     assert marks(figure, "measured") == [] and "predicted" in figure.layout.yaxis.title.text
     shown = rows.points[rows.rank]
@@ -79,7 +92,7 @@ def test_tiles_that_were_timed_are_filled_points() -> None:
 
 
 def test_the_tile_curve_s_points_are_the_rows(c: Any) -> None:
-    rows, figure = widgets.data(c, "curve"), widgets.figure(c, "curve")
+    rows, figure = rows_of(c, "curve"), figure_of(c, "curve")
     fits = sorted((p.elements, p.traffic) for p in rows.points if p.fits)
     assert marks(figure, "has room") == fits and fits
     assert marks(figure, "has no room") == sorted(
@@ -90,7 +103,7 @@ def test_the_tile_curve_s_points_are_the_rows(c: Any) -> None:
 
 
 def test_a_policy_s_parts_add_up_to_its_wall(c: Any) -> None:
-    rows, figure = widgets.data(c, "policies"), widgets.figure(c, "policies")
+    rows, figure = rows_of(c, "policies"), figure_of(c, "policies")
     assert [list(t.y) for t in figure.data] == [[s.policy for s in rows.sides]] * len(figure.data)
     *parts, ends = figure.data
     for n, s in enumerate(rows.sides):
@@ -105,7 +118,7 @@ def test_a_policy_s_parts_add_up_to_its_wall(c: Any) -> None:
 
 
 def test_memory_over_time_is_what_lives(c: Any) -> None:
-    (rows, policies), figure = widgets.data(c, "memory"), widgets.figure(c, "memory")
+    (rows, policies), figure = rows_of(c, "memory"), figure_of(c, "memory")
     live, *lines = figure.data
     assert [round(y * 2**20) for y in live.y] == list(rows.live)
     assert [t.name for t in lines] == [p.name for p in policies.policies if p.curve]
@@ -126,7 +139,7 @@ def test_each_policy_of_memory_has_its_bytes_beside_what_lives_at_once(c: Any) -
 
 
 def test_the_staircase_has_every_state_that_leads_to_a_result(c: Any) -> None:
-    rows, figure = widgets.data(c, "staircase"), widgets.figure(c, "staircase")
+    rows, figure = rows_of(c, "staircase"), figure_of(c, "staircase")
     states = [t for t in figure.data if t.type == "scatter" and "markers" in t.mode]
     drawn = sorted(w for t in states for w in t.customdata)
     leading = {staircase.sentence(s, rows.score) for s in rows.steps if s.leads}
@@ -139,7 +152,7 @@ def test_the_staircase_has_every_state_that_leads_to_a_result(c: Any) -> None:
 
 
 def test_a_result_of_the_staircase_can_be_taken_where_it_is_a_choice(c: Any) -> None:
-    rows, figure = widgets.data(c, "staircase"), widgets.figure(c, "staircase")
+    rows, figure = rows_of(c, "staircase"), figure_of(c, "staircase")
     (results,) = [t for t in figure.data if t.name == "a result, by rank"]
     ranks = sorted(s.rank for s in rows.steps if s.rank >= 0)
     assert sorted(int(text) - 1 for text in results.text) == ranks
@@ -148,7 +161,7 @@ def test_a_result_of_the_staircase_can_be_taken_where_it_is_a_choice(c: Any) -> 
 
 
 def test_waves_in_use_and_idle_are_all_time(c: Any) -> None:
-    rows, figure = widgets.data(c, "waves"), widgets.figure(c, "waves")
+    rows, figure = rows_of(c, "waves"), figure_of(c, "waves")
     used, idle = figure.data
     assert [round(a + b, 6) for a, b in zip(used.x, idle.x)] == [100] * len(rows.tiles)
     assert list(used.x) == [100 * w.efficiency for w in rows.waves]
@@ -156,7 +169,7 @@ def test_waves_in_use_and_idle_are_all_time(c: Any) -> None:
 
 
 def test_rtasks_are_their_count_times_the_time_of_one(c: Any) -> None:
-    found, figure = widgets.data(c, "rtasks"), widgets.figure(c, "rtasks")
+    found, figure = rows_of(c, "rtasks"), figure_of(c, "rtasks")
     known = {row.operator.name: row for row in rtasks_picture.taken(found)}
     drawn = {y.split("  ")[1]: x for t in figure.data for x, y in zip(t.x, t.y)}
     assert drawn == {name: row.us for name, row in known.items()} and drawn
@@ -357,7 +370,7 @@ def test_what_has_no_chart_is_refused() -> None:
 def test_a_page_is_told_the_same_figure_without_a_colour_of_its_own(c: Any, room: str) -> None:
     session = Session(c)
     told = session.answer("picture", {"room": room})
-    figure, same = told["figure"], widgets.figure(c, room)
+    figure, same = told["figure"], figure_of(c, room)
     assert [t["name"] for t in figure["data"] if "name" in t] == [
         t.name for t in same.data if t.name
     ]

@@ -110,7 +110,7 @@ def agrees(seed: int, recurses: bool = False) -> Counter[str]:
     return python.seen
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([False, False, True]))
 def test_random_programs_give_the_same_every_way(seed: int, recurses: bool) -> None:
     agrees(seed, recurses)
