@@ -5,7 +5,7 @@ from __future__ import annotations
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
 from explorer.ir.kernel import Apply, Const, Expr, IndexValue, Read
-from explorer.ir.scalar_functions import CONVERSIONS, SCALAR_FUNCTIONS
+from explorer.ir.scalar_functions import cycles_of
 
 REMEMBERED_EXPRESSIONS = 512  # with an axis: a bound on memory, chosen
 
@@ -13,17 +13,12 @@ REMEMBERED_EXPRESSIONS = 512  # with an axis: a bound on memory, chosen
 def operations(expr: Expr, axis: str) -> float:
     """Operations of one vector: loads, arithmetic."""
     every = _parts(expr, axis)
-    return float(sum(not (isinstance(e, Apply) and _cycles(e.op)) for e in every))
+    return float(sum(not (isinstance(e, Apply) and cycles_of(e.op)) for e in every))
 
 
 def function_cycles(expr: Expr, axis: str) -> float:
     """Cycles of elementary functions of one vector."""
-    return sum(_cycles(e.op) for e in _parts(expr, axis) if isinstance(e, Apply))
-
-
-def _cycles(op: str) -> float:
-    """What a function costs beyond an instruction; conversions are one."""
-    return 0.0 if op.startswith(CONVERSIONS) else SCALAR_FUNCTIONS[op].cycles
+    return sum(cycles_of(e.op) for e in _parts(expr, axis) if isinstance(e, Apply))
 
 
 @by_identity_at(REMEMBERED_EXPRESSIONS)

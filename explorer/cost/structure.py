@@ -14,13 +14,14 @@ from explorer.devices.model import Device
 from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, reads
-from explorer.ir.kernels.normal import epilogue_of, stores
+from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import form_of
 from explorer.ir.patterns.running import running
 from explorer.ir.shapes.dims import Dim, Shape, product
 from explorer.ir.types import ITEM_BYTES
 from explorer.tile.lowering.lower import tensor_contraction, whole
+from explorer.tile.lowering.tile_epilogue import tile_epilogue
 from explorer.tile.rewriting.memory_runs import memory_runs
 
 REMEMBERED_KERNELS = 64  # a bound on memory, chosen
@@ -90,7 +91,7 @@ def structure(kernel: Kernel, device: Device) -> Structure:
         if found is None:
             made = Facts(c, n, None, loops_of(kernel, c, statement(n), device))
         else:
-            epilogue = epilogue_of(kernel, c)
+            epilogue = tile_epilogue(kernel, c)
             made = _contracted(kernel, n, found, epilogue)
         facts.append(made)
         if epilogue is not None:
@@ -106,7 +107,7 @@ def structure(kernel: Kernel, device: Device) -> Structure:
 
 def as_loops(kernel: Kernel, f: Facts, device: Device) -> tuple[Facts, ...]:
     """A contraction and its epilogue where no register tile can go over them."""
-    statement, epilogue = whole(kernel), epilogue_of(kernel, f.compute)
+    statement, epilogue = whole(kernel), tile_epilogue(kernel, f.compute)
     numbers = (f.number, *(() if epilogue is None else (kernel.computes.index(epilogue),)))
     return tuple(
         Facts(

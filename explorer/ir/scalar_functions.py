@@ -292,6 +292,13 @@ def dtype_of_result(op: str, dtype_of: Callable[[int], DType]) -> DType:
     return dtype_of(1 if op == "where" else 0)
 
 
+def cycles_of(op: str) -> float:
+    """What a function costs beyond an instruction, of a vector of sixteen float32; conversions are
+    one.
+    """
+    return 0.0 if op.startswith(CONVERSIONS) else SCALAR_FUNCTIONS[op].cycles
+
+
 def gives_truth(op: str) -> bool:
     """Whether the result is true or false, of whatever is asked."""
     return not op.startswith(CONVERSIONS) and SCALAR_FUNCTIONS[op].gives == "bool"

@@ -12,7 +12,6 @@ from explorer.ir.affine import Affine
 from explorer.ir.by_identity import by_identity_at
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Axis, Kernel, reads
-from explorer.ir.kernels.normal import epilogue_of
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.forms import group_of
 from explorer.ir.patterns.regions import propagate
@@ -34,6 +33,7 @@ from explorer.tile.lowering.contract import (
 )
 from explorer.tile.lowering.lower import grid_of, reduced_alone, tensor_contraction
 from explorer.tile.lowering.places import Places
+from explorer.tile.lowering.tile_epilogue import tile_epilogue
 from explorer.tile.lowering.transposed_tile import turned_sizes, turned_tile
 from explorer.tile.rewriting.register_tiles import LyingRows, lying
 
@@ -190,7 +190,7 @@ def _outside(kernel: Kernel, number: int) -> _Outside | None:
         return None
     border = {*kernel.inputs, *kernel.outputs}
     p = Places(kernel, ShapeEnv(), (), Tiling(), propagate(kernel, {}))
-    epilogue = epilogue_of(kernel, c)
+    epilogue = tile_epilogue(kernel, c)
     last = epilogue or c
     around = {last.out, *(r.tensor for r in reads(last.expr) if epilogue)} - {c.out}
     alone = found.a.fill is None and found.a.tensor in border
@@ -228,4 +228,4 @@ def _sums(kernel: Kernel, number: int) -> Fetch:
 
 def _finish(p: Places, number: int, column: Span) -> Map:
     c = p.kernel.computes[number]
-    return epilogue_map(p, c, epilogue_of(p.kernel, c), _sums(p.kernel, number), column)
+    return epilogue_map(p, c, tile_epilogue(p.kernel, c), _sums(p.kernel, number), column)

@@ -75,6 +75,7 @@ def linear(
         "relu": apply("max", summed, 0.0),
         "none": summed,
         "erf": Apply("erf", (summed,)),
+        "root": apply("sqrt", apply("max", summed, 0.0)),
         "two": Apply("add", (apply("min", summed, 6.0), at("r", e))),
     }
     out = Compute("y", e, body[function])
@@ -470,6 +471,7 @@ CASES = [
     linear(17, 13, 31, "none", {"e0": 6}),
     linear(1, 5, 9, "two", {}, Micro(1, 2)),
     linear(29, 40, 70, "erf", {"e0": 16}),
+    linear(29, 40, 70, "root", {"e0": 16}),
     linear(29, 40, 70, "two", {"e0": 16, "e1": 32}),
     linear(BATCH, 40, 33, "relu", {"e0": 14}),
     linear(9, 300, 64, "relu", {}, Micro(14, 2), 128),

@@ -43,7 +43,7 @@ def linears(draw: st.DrawFn) -> Case:
     if draw(st.booleans()):
         tile["e1"] = micro.columns * draw(st.integers(1, 2))
     m = BATCH if draw(st.booleans()) else draw(st.integers(1, 40))
-    function = draw(st.sampled_from(["relu", "none", "erf", "two"]))
+    function = draw(st.sampled_from(["relu", "none", "erf", "root", "two"]))
     n, k = draw(st.integers(1, 90)), draw(SMALL)
     return linear(m, k, n, function, tile, micro, draw(st.sampled_from([0, 4, 9])))
 

@@ -112,7 +112,7 @@ def convolutions(draw: st.DrawFn) -> Case:
 
 @st.composite
 def linears(draw: st.DrawFn) -> Case:
-    function = draw(st.sampled_from(["relu", "none", "erf", "two"]))
+    function = draw(st.sampled_from(["relu", "none", "erf", "root", "two"]))
     m = draw(st.sampled_from([1, 2, 3, 7, 13, 36, 37, BATCH]))
     made = linear(m, draw(st.sampled_from([1, 24, 640])), draw(WIDTHS), function, {})
     return replace(made, kernel=normalise(made.kernel))

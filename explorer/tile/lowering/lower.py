@@ -13,7 +13,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.by_identity import by_identity
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Compute, Kernel, Read, reads, substitute
-from explorer.ir.kernels.normal import epilogue_of, stores, writers
+from explorer.ir.kernels.normal import stores, writers
 from explorer.ir.patterns.contraction import Contraction, contraction
 from explorer.ir.patterns.few_columns import few_columns
 from explorer.ir.patterns.forms import form_of
@@ -33,6 +33,7 @@ from explorer.tile.lowering.groups import can_group
 from explorer.tile.lowering.patch import patch_loops
 from explorer.tile.lowering.places import Place, Places
 from explorer.tile.lowering.scatter import scatter_loops
+from explorer.tile.lowering.tile_epilogue import tile_epilogue
 
 KINDS = {"input": 0, "constant": 1, "packed": 2, "output": 3, "table": 4, "scratch": 5}
 
@@ -161,7 +162,7 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
         return [*body, patch_loops(p, n, c, part, halo)], None
     found = tensor_contraction(p.kernel, c)
     if found is not None:
-        epilogue = epilogue_of(p.kernel, c)
+        epilogue = tile_epilogue(p.kernel, c)
         column = p.regions.axes[n][found.column.name]
         if found.b.tensor in p.kernel.constants and column.lo.terms:
             _check_columns(p, c, column, p.tiling.micro.over(found.column.extent))
