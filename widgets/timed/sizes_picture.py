@@ -69,9 +69,11 @@ def table(rows: SizeRows) -> Table:
 
 def _draw(s: OnShow, op: str) -> Drawn:
     symbol = symbol_of(s)
-    if not symbol or s.walls.planned is None:
-        words = "every size of this model is fixed" if not symbol else "no run is planned yet"
-        return (), None, Table(("size",), (), (), words)
+    if not symbol:
+        words = "every size of this model is fixed"
+        return (), None, Table(("size",), (("fixed",),), ((),), words)
+    if s.walls.planned is None:
+        return (), None, Table(("size",), (), (), "no run is planned yet")
     found = s.clocked(NAME, symbol) or ()
     plain = s.house.kept(f"sizes {symbol}", s.now.sizes, lambda: data(s.now, symbol))
     rows = replace(plain, measured=tuple(found))
