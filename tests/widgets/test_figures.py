@@ -258,6 +258,7 @@ def test_one_wide_interval_leaves_room_for_all_kernels() -> None:
     figure = kernels.chart(rows, "", "light")
     assert figure.layout.xaxis.range[1] < 3 * 50
     assert list(figure.data[-1].x) == [100, 41]
+    assert list(figure.data[-1].text) == ["to 9,000 µs; no floor", "  no floor"]
     assert "9" in figure.data[1].customdata[0] and figure.data[1].error_x.array[0] == 8950
 
 

@@ -10,6 +10,7 @@ from widgets.draw.plots import colours, styled
 from widgets.draw.table import count_text, time_text
 from widgets.grinder.crossing import MOST, CrossingRows, WayRow, at
 from widgets.grinder.crossing_picture import timed_words
+from widgets.timed.clocked import whiskers
 
 NONE = 0.3  # where no trip at all stands on an axis that has no 0
 FARTHEST = 30.0  # so many times the least is the highest that is drawn
@@ -109,13 +110,7 @@ def _timed(figure: go.Figure, rows: CrossingRows, n: int, c: Mapping[str, str]) 
         figure.add_scatter(
             x=[t.trips or NONE for t in mine],
             y=[t.median_us for t in mine],
-            error_y={
-                "type": "data",
-                "array": [t.high_us - t.median_us for t in mine],
-                "arrayminus": [t.median_us - t.low_us for t in mine],
-                "color": c["ink"],
-                "thickness": 1,
-            },
+            error_y=whiskers(mine, c["ink"], thickness=1),
             name=f"measured, {way.label}",
             mode="markers",
             marker={"symbol": _line(n)[0], "color": c["ink"], "size": 9},

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, rows_high, styled
 from widgets.draw.table import size_text, time_text
+from widgets.timed.clocked import said, whiskers
 from widgets.timed.kernel_table import KernelRow, KernelRows
 from widgets.timed.kernel_table_picture import MOST
 
@@ -42,15 +43,7 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
             name="measured, 99 % interval",
             width=0.36,
             marker={"color": c["t2"], "line": {"color": c["line2"], "width": 1}},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [m.high_us - m.median_us for _, _, m in timed],
-                "arrayminus": [m.median_us - m.low_us for _, _, m in timed],
-                "color": c["ink"],
-                "thickness": 1.4,
-                "width": 3,
-            },
+            error_x=whiskers([m for _, _, m in timed], c["ink"], thickness=1.4, width=3),
             customdata=[words(k) for _, k, _ in timed],
             selected=lit,
             unselected={"marker": {"opacity": 1}},
@@ -72,8 +65,9 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
         customdata=[words(k) for _, k in floors],
         hovertemplate="%{customdata}<extra></extra>",
     )
-    _shares(figure, shown, names, c["ink"])
-    most = max((_end(k, _cut(shown)) for k in shown), default=1.0)
+    ends, cut = list(map(_end, shown)), _cut(shown)
+    _shares(figure, shown, names, cut, c["ink"])
+    most = min(cut, max(ends, default=1.0))
     figure.update_layout(barmode="overlay", meta=rows_high(len(shown)))
     figure.update_xaxes(
         title="time of a kernel on its busiest unit (µs)", range=[0, 1.18 * most], side="top"
@@ -88,14 +82,20 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
     return styled(figure, theme, title, max(300, 150 + 24 * len(names)), showlegend=True)
 
 
-def _shares(figure: go.Figure, shown: Sequence[KernelRow], names: list[str], ink: str) -> None:
-    """Behind each bar how near it is to its floor."""
+def _shares(
+    figure: go.Figure, shown: Sequence[KernelRow], names: list[str], cut: float, ink: str
+) -> None:
+    """Behind each bar how near it is to its floor, and where its interval ends that is cut."""
+    texts, cut_off = [], [_end(k) > cut for k in shown]
+    for k, off in zip(shown, cut_off, strict=True):
+        text = f"floor is {k.share:.0%}" if k.floor else "no floor"
+        texts.append(f"to {time_text(_end(k))}; {text}" if off else f"  {text}")
     figure.add_scatter(
-        x=[_end(k, _cut(shown)) for k in shown],
+        x=[min(_end(k), cut) for k in shown],
         y=names,
         mode="text",
-        text=[f"  floor is {k.share:.0%}" if k.floor else "  no floor" for k in shown],
-        textposition="middle right",
+        text=texts,
+        textposition=["top left" if off else "middle right" for off in cut_off],
         textfont={"color": ink, "size": 11},
         cliponaxis=False,
         hoverinfo="skip",
@@ -110,20 +110,16 @@ def _cut(shown: Sequence[KernelRow]) -> float:
     return CUT * max((max(k.planned_us, k.us) for k in shown), default=1.0)
 
 
-def _end(k: KernelRow, cut: float) -> float:
+def _end(k: KernelRow) -> float:
     high = k.measured.high_us if k.measured else 0.0
-    return min(cut, max(k.planned_us, high, k.floor.us if k.floor else 0.0))
+    return max(k.planned_us, high, k.floor.us if k.floor else 0.0)
 
 
 def words(k: KernelRow) -> str:
     """A kernel in a sentence."""
     text = f"{k.label} ({k.call}): planned {time_text(k.planned_us)}"
     if k.measured:
-        m = k.measured
-        text += (
-            f", measured {time_text(m.median_us)} ({time_text(m.low_us)} to "
-            f"{time_text(m.high_us)}, n = {m.n})"
-        )
+        text += f", {said(k.measured)}"
     f = k.floor
     if f is None:
         return f"{text}<br>no floor: a run alone tells its sizes"

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import time_text
 from widgets.rammer.race_chart import RaceRows
+from widgets.timed.clocked import whiskers
 
 
 def chart(rows: RaceRows, title: str, theme: str) -> go.Figure:
@@ -18,15 +19,7 @@ def chart(rows: RaceRows, title: str, theme: str) -> go.Figure:
         name="median, 99 % interval",
         mode="markers",
         marker={"color": c["ink"], "size": 10},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [r.high_us - r.median_us for r in rows.runners],
-            "arrayminus": [r.median_us - r.low_us for r in rows.runners],
-            "color": c["ink"],
-            "thickness": 2,
-            "width": 5,
-        },
+        error_x=whiskers(rows.runners, c["ink"], thickness=2, width=5),
         customdata=[
             f"{r.name}: {time_text(r.median_us)}, {time_text(r.low_us)} to "
             f"{time_text(r.high_us)}, n = {r.n}, largest error {r.max_abs_error:.2g}"

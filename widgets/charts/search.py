@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import time_text
+from widgets.timed.clocked import whiskers
 from widgets.timed.search import MODEL, SEARCH, SearchRows
 from widgets.timed.search_picture import words
 
@@ -93,15 +94,7 @@ def _measured(figure: go.Figure, rows: SearchRows, by: str, c: Mapping[str, str]
         name=f"measured, {NAMES[by]}",
         mode="markers",
         marker={"symbol": SYMBOLS[by], "color": c["ink2"], "size": 8},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [m.high_us - m.median_us for _, _, m in mine],
-            "arrayminus": [m.median_us - m.low_us for _, _, m in mine],
-            "color": c["ink3"],
-            "thickness": 1.2,
-            "width": 2,
-        },
+        error_y=whiskers([m for _, _, m in mine], c["ink3"], thickness=1.2, width=2),
         customdata=[words(n, t) for n, t, _ in mine],
         meta={"take": [{"rank": t.rank} for _, t, _ in mine]} if takes else None,
         hovertemplate="%{customdata}<extra></extra>",

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import time_text
+from widgets.timed.clocked import said, whiskers
 from widgets.timed.sizes import KINDS, PROGRAMS, TASKS, TILE, SizeRows
 
 SYMBOLS = {TILE: "square", PROGRAMS: "diamond", TASKS: "line-ns-open"}
@@ -80,20 +81,9 @@ def _measured(figure: go.Figure, rows: SizeRows, ink: str) -> None:
         name="measured, 99 % interval",
         mode="markers",
         marker={"symbol": "circle", "size": 7, "color": ink},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [m.high_us - m.median_us for _, m in found],
-            "arrayminus": [m.median_us - m.low_us for _, m in found],
-            "color": ink,
-            "thickness": 1.4,
-            "width": 3,
-        },
+        error_y=whiskers([m for _, m in found], ink, thickness=1.4, width=3),
         customdata=[
-            f"{rows.symbol} = {size:,}: measured {time_text(m.median_us)} "
-            f"({time_text(m.low_us)} to {time_text(m.high_us)}, n = {m.n})"
-            + _each(m.median_us, size)
-            for size, m in found
+            f"{rows.symbol} = {size:,}: {said(m)}{_each(m.median_us, size)}" for size, m in found
         ],
         hovertemplate=WORDS,
     )

@@ -26,7 +26,6 @@ from widgets.model.knobs import Setting
 from widgets.model.operators import label_of
 from widgets.roller.roofline import roofs
 
-FLOAT32_BYTES = 4
 COMPUTE = "compute"
 
 
@@ -122,7 +121,7 @@ def floor(kernel: Kernel, device: Device, units: int, sizes: Sizes) -> Floor | N
     count = traffic(bound, {}).total_bytes
     work = list(_operations(bound))
     peak = device.peak_gflops_per_unit * units
-    computing = sum(n * item / FLOAT32_BYTES for n, item in work) / peak / 1e3
+    computing = sum(n * item / ITEM_BYTES["float32"] for n, item in work) / peak / 1e3
     level, gb_per_s = _nearest(device, units, count)
     moving = count / gb_per_s / 1e3
     name = COMPUTE if computing >= moving else level
@@ -135,7 +134,7 @@ def _operations(kernel: Kernel) -> Iterator[tuple[int, int]]:
     """
     for c in kernel.computes:
         points = prod(evaluate_dim(a.extent, {}) for a in (*c.axes, *c.reduce))
-        item = min(FLOAT32_BYTES, ITEM_BYTES[kernel.dtype(c.out)])
+        item = min(ITEM_BYTES["float32"], ITEM_BYTES[kernel.dtype(c.out)])
         yield points * (operations_of(c.expr) + (c.combiner is not None)), item
 
 

@@ -14,6 +14,7 @@ from widgets.model.house import House
 from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Clock, Drawn, Picture
+from widgets.timed.clocked import COLUMNS, cells
 from widgets.timed.kernel_table import (
     KernelRow,
     KernelRows,
@@ -57,7 +58,7 @@ def table(rows: KernelRows) -> Table:
     """One row a kernel."""
     columns = (
         "kernel", "operator", "family", "operations", "bytes", "floor µs", "bound by", "planned µs",
-        "measured µs", "from µs", "to µs", "n", "floor ÷ time", "measured ÷ planned",
+        *COLUMNS, "floor ÷ time", "measured ÷ planned",
     )  # fmt: skip
     found = tuple(map(_row, rows.kernels))
     return Table(columns, found, tuple(k.ops for k in rows.kernels), caption(rows))
@@ -68,13 +69,10 @@ def _row(k: KernelRow) -> tuple[Cell, ...]:
     least: tuple[Cell, ...] = ("", "", "", "")
     if f is not None:
         least = (f.operations, f.bytes, round(f.us, 3), f.bound)
-    took: tuple[Cell, ...] = ("", "", "", "")
-    if m is not None:
-        took = (round(m.median_us, 3), round(m.low_us, 3), round(m.high_us, 3), m.n)
     ratio = round(m.median_us / k.planned_us, 3) if m and k.planned_us else ""
     share = f"{k.share:.1%}" if f else ""
     planned = round(k.planned_us, 3)
-    return (k.call, k.label, k.family, *least, planned, *took, share, ratio)
+    return (k.call, k.label, k.family, *least, planned, *cells(m), share, ratio)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

@@ -13,6 +13,7 @@ from widgets.model.knobs import Setting, threads
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Clock, Drawn, Picture, nothing
 from widgets.roller.view import TILES, rolled
+from widgets.timed.clocked import COLUMNS, cells, said
 from widgets.timed.search import FIRST, MODEL, MORE, SearchRows, TrialRow, data, search
 
 NAME = "search"
@@ -46,19 +47,14 @@ def words(n: int, t: TrialRow) -> str:
     """A trial in a sentence."""
     text = f"{n + 1}: {t.tile}; modelled {time_text(t.modelled_us)}"
     if t.measured:
-        m = t.measured
-        text += (
-            f", measured {time_text(m.median_us)} ({time_text(m.low_us)} to "
-            f"{time_text(m.high_us)}, n = {m.n:,})"
-        )
+        text += f", {said(t.measured)}"
     return f"{text}{', on show' if t.used else ''}; by {t.by}"
 
 
 def table(rows: SearchRows) -> Table:
     """One row a trial."""
     columns = (
-        "trial", "tile", "by", "modelled µs", "measured µs", "from µs", "to µs", "n", "best so far",
-        "seconds",
+        "trial", "tile", "by", "modelled µs", *COLUMNS, "best so far", "seconds",
     )  # fmt: skip
     best = rows.best_us
     found = tuple(
@@ -67,11 +63,7 @@ def table(rows: SearchRows) -> Table:
             t.tile,
             t.by,
             round(t.modelled_us, 3),
-            *(
-                (round(m.median_us, 3), round(m.low_us, 3), round(m.high_us, 3), m.n)
-                if (m := t.measured)
-                else ("", "", "", "")
-            ),
+            *cells(t.measured),
             round(best[n], 3) if best else "",
             round(t.seconds, 2) if t.measured else "",
         )

@@ -14,6 +14,7 @@ from widgets.model.house import House
 from widgets.model.knobs import Setting, symbols
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Clock, Drawn, Family, Picture
+from widgets.timed.clocked import COLUMNS, cells
 from widgets.timed.sizes import SizeRows, data, measuring
 
 NAME = "sizes"
@@ -48,18 +49,14 @@ def caption(rows: SizeRows) -> str:
 
 def table(rows: SizeRows) -> Table:
     """One row a size."""
-    columns = (rows.symbol, "planned µs", "measured µs", "from µs", "to µs", "n", "plan changes")
+    columns = (rows.symbol, "planned µs", *COLUMNS, "plan changes")
     breaks = {b.size: f"{b.kind}: {b.words}" for b in rows.breaks}
     took, known = dict(rows.measured), {p.size: p.us for p in rows.planned}
     found = tuple(
         (
             size,
             round(known[size], 3) if size in known else "",
-            *(
-                (round(m.median_us, 3), round(m.low_us, 3), round(m.high_us, 3), m.n)
-                if (m := took.get(size))
-                else ("", "", "", "")
-            ),
+            *cells(took.get(size)),
             breaks.get(size, ""),
         )
         for size in sorted({*known, *took})
