@@ -41,7 +41,7 @@ def test_rows_a_page_apart_are_packed() -> None:
 
 @pytest.mark.parametrize(("n", "k"), [(512, 512), (512, 128), (1344, 1024)])
 def test_rows_that_crowd_in_the_nearest_cache_alone_are_packed(n: int, k: int) -> None:
-    """They fit the next one: read from there in place, products of 32 rows and more took 1.1 to 1.8
+    """They fit the next one: read from there in place, products of 32 rows and more took up to 1.8
     times as long (Zen 3, 128 x 512 x 512: 1.16 to 1.44 ms instead of 0.82).
     """
     assert packs(128, n, k)

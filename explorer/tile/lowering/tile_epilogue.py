@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from explorer.ir.by_identity import by_identity
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel
 from explorer.ir.kernels.normal import epilogue_of
 from explorer.ir.scalar_functions import cycles_of
@@ -14,17 +13,12 @@ def tile_epilogue(kernel: Kernel, c: Compute) -> Compute | None:
     """The element-wise compute that each register tile of a contraction does when it has its sums;
     None where elementary functions are in it.
 
-    A function takes some ten registers of coefficients, and two vectors a row are too few to hide
-    what its steps wait for: over whole rows of a task, all sums being done, GELU's derivative takes
-    40 cycles a vector instead of 70.
+    They are done over whole rows of a task, all sums being there. GELU's derivative took 387 us
+    alone and 680 us in the register tiles of a product, for 512 x 512 on a Zen 3; two vectors a row
+    are few to hide what a function's steps wait for.
     """
     found = epilogue_of(kernel, c)
-    return None if found is None or _has_functions(found) else found
-
-
-@by_identity
-def _has_functions(c: Compute) -> bool:
-    return _is_dear(c.expr)
+    return None if found is None or _is_dear(found.expr) else found
 
 
 def _is_dear(e: Expr) -> bool:
