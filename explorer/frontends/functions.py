@@ -57,8 +57,10 @@ class Signature:
 class IsolatedFunction:
     """A function over arrays with a declared signature; on arrays it is called as it is."""
 
-    def __init__(self, run: Callable[..., Any], result: Any = None) -> None:
-        self.run, self.result = run, result
+    def __init__(
+        self, run: Callable[..., Any], inputs: Mapping[str, Any], result: Any = None
+    ) -> None:
+        self.run, self.inputs, self.result = run, inputs, result
         update_wrapper(self, run)
 
     def __repr__(self) -> str:
@@ -111,7 +113,7 @@ class IsolatedFunction:
         if isinstance(known, Signature):
             return known
         name = self.run.__name__
-        declared = declared_inputs(self.run, {})
+        declared = declared_inputs(self.run, self.inputs)
         symbols = {
             s: recorder.symbol(s)
             for s in dict.fromkeys(s for t in declared.values() for s in sorted(symbols_in(t)))
@@ -202,14 +204,22 @@ def _fitting(value: Any, wanted: Annotation) -> TracedArray:
 @overload
 def function(run: Callable[..., Any], /) -> IsolatedFunction: ...
 @overload
-def function(*, result: Any = None) -> Callable[[Callable[..., Any]], IsolatedFunction]: ...
-def function(run: Callable[..., Any] | None = None, /, *, result: Any = None) -> Any:
-    """A function of its own in the traced program: it sees its parameters only, whose annotations
-    are declared, and may call itself where `result` is declared too.
+def function(
+    *, inputs: Mapping[str, Any] | None = None, result: Any = None
+) -> Callable[[Callable[..., Any]], IsolatedFunction]: ...
+def function(
+    run: Callable[..., Any] | None = None,
+    /,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    result: Any = None,
+) -> Any:
+    """A function of its own in the traced program: it sees its parameters only, which are declared
+    by annotations or by `inputs`, and may call itself where `result` is declared too.
 
         @explorer.function(result=explorer.tensor("float32"))
         def total(x: explorer.tensor("float32", "n")): ...
     """
     if run is not None:
-        return IsolatedFunction(run)
-    return lambda run: IsolatedFunction(run, result)
+        return IsolatedFunction(run, {})
+    return lambda run: IsolatedFunction(run, inputs or {}, result)

@@ -36,10 +36,12 @@ from explorer.frontends import zoo
 from explorer.measure.compare import verdict
 from explorer.measure.interval import median_interval
 from tests.benchmarks.control_flow_peers.server import CLOCKS
+from tests.benchmarks.recursive_autoencoder import balanced, random_tree
 
 MODELS = (
     *("nasrnn", "looped_lstm", "attention_decoding", "seq2seq_decoder"),
     *("beam_search", "blockdrop", "skipnet", "moe"),
+    *("recursive_autoencoder", "recursive_autoencoder/random"),
 )
 TORCH = ("torch", "nn.LSTM", "TorchScript", "torch.compile")
 RUNTIMES = ("NumPy", *TORCH, "JAX", "onnxruntime")
@@ -94,8 +96,10 @@ class Peer:
         self.process.communicate()
 
 
-def feeds(flow: Any, batch: int) -> Arrays:
-    """Inputs; sentences end after three fifths of their steps, images have a colour."""
+def feeds(flow: Any, batch: int, tree: str) -> Arrays:
+    """Inputs; sentences end after three fifths of their steps, images have a colour, trees are
+    balanced or "random".
+    """
     rng = np.random.default_rng(0)
     found = {}
     for name, kind in flow.inputs.items():
@@ -106,6 +110,9 @@ def feeds(flow: Any, batch: int) -> Arrays:
         if name == "ending":
             last = shape[0] * 3 // 5
             found[name] = np.where(np.arange(shape[0]) >= last, 60, -60).astype(np.float32)
+        if name in ("left", "right"):
+            links = random_tree(flow.nodes, 0) if tree == "random" else balanced(flow.nodes)
+            found[name] = links[name == "right"]
     return found
 
 
@@ -163,11 +170,12 @@ def case(
     name: str, batch: int, threads: int, runtimes: list[str], given: argparse.Namespace
 ) -> dict[str, Any]:
     """One row of the table."""
+    shown, (name, _, tree) = name, name.partition("/")
     source: Any = zoo.entry(name).source
-    inputs = feeds(source.flow, batch)
+    inputs = feeds(source.flow, batch, tree)
     c = compiled(name, batch, threads)
     ours = c.run(inputs)
-    row: dict[str, Any] = {"model": name, "batch": batch, "threads": threads, "skipped": {}}
+    row: dict[str, Any] = {"model": shown, "batch": batch, "threads": threads, "skipped": {}}
     every: dict[str, Turn] = {"ours": partial(our_turn, c, inputs, CLOCKS[given.clock])}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -201,7 +209,7 @@ def case(
 
 def told(row: Mapping[str, Any], runtimes: list[str]) -> str:
     """A row in words: medians in ms, with the least in brackets."""
-    cells = [f"{row['model']:18} {row['batch']:3} {row['threads']:2}"]
+    cells = [f"{row['model']:28} {row['batch']:3} {row['threads']:2}"]
     for name in ("ours", *runtimes):
         ms = row["ms"].get(name)
         cells.append(
@@ -228,11 +236,11 @@ def main() -> None:
     given = parser.parse_args()
     runtimes = given.runtimes.split(",")
     heads = "".join(f"{n:>17}" for n in ("ours", *runtimes))
-    print(f"{'model':18} {'n':>3} {'t':>2}{heads}   (ms: median, least)", flush=True)
+    print(f"{'model':28} {'n':>3} {'t':>2}{heads}   (ms: median, least)", flush=True)
     rows = []
     for name in given.models.split(","):
         for batch in (int(b) for b in given.batches.split(",")):
-            if name == "skipnet" and batch > 1:
+            if name.startswith(("skipnet", "recursive_autoencoder")) and batch > 1:
                 continue
             for threads in (int(t) for t in given.threads.split(",")):
                 row = case(name, batch, threads, runtimes, given)

@@ -61,17 +61,17 @@ def by_numpy(root: int, left: Array, right: Array, leaf: Array) -> Array:
     return enc(root)
 
 
-def balanced(nodes: int) -> tuple[Array, Array]:
+def balanced(nodes: int, room: int = NODES) -> tuple[Array, Array]:
     """The children of each of an odd number of nodes, -1 for a leaf; node 0 is the root."""
     inner = np.arange(nodes // 2)
-    links = np.full((2, NODES), -1)
+    links = np.full((2, room), -1)
     links[:, : len(inner)] = 2 * inner + 1, 2 * inner + 2
     return links[0], links[1]
 
 
-def random_tree(nodes: int, seed: int) -> tuple[Array, Array]:
+def random_tree(nodes: int, seed: int, room: int = NODES) -> tuple[Array, Array]:
     """The same for a tree that grows at random leaves."""
-    rnd, links, leaves = Random(seed), np.full((2, NODES), -1), [0]
+    rnd, links, leaves = Random(seed), np.full((2, room), -1), [0]
     for first in range(1, nodes - 1, 2):
         at = leaves.pop(rnd.randrange(len(leaves)))
         links[:, at] = first, first + 1

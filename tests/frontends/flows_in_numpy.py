@@ -15,6 +15,7 @@ from explorer.frontends.zoo.control_flow.llama import Llama
 from explorer.frontends.zoo.control_flow.looped_lstm import LoopedLstm
 from explorer.frontends.zoo.control_flow.moe import Experts
 from explorer.frontends.zoo.control_flow.nasrnn import NasRnn
+from explorer.frontends.zoo.control_flow.recursive_autoencoder import RecursiveAutoencoder
 from explorer.frontends.zoo.control_flow.skipnet import SkipNet
 
 Array = np.ndarray
@@ -33,6 +34,7 @@ def run(flow: Any, inputs: Arrays, seed: int = 0) -> dict[str, Array]:
         BeamSearch: beam_search,
         BlockDrop: blockdrop,
         SkipNet: skipnet,
+        RecursiveAutoencoder: recursive_autoencoder,
         Experts: experts,
         Llama: llama,
     }[type(flow)](flow, w, **wide)
@@ -277,3 +279,15 @@ def llama_scores(flow: Llama, w: Arrays, text: Array) -> Array:
         gate = h @ w[f"{m}.gate"]
         x = x + (gate * sigmoid(gate) * (h @ w[f"{m}.up"])) @ w[f"{m}.down"]
     return norm(x[:, -1], "norm") @ w["scores"]
+
+
+def recursive_autoencoder(
+    flow: RecursiveAutoencoder, w: Arrays, left: Array, right: Array, leaf: Array
+) -> dict[str, Any]:
+    """From the last node to the first: a parent's number is less than its children's."""
+    made = leaf.copy()
+    for node in reversed(range(flow.nodes)):
+        if left[node] >= 0:
+            both = np.concatenate([made[left[node]], made[right[node]]])
+            made[node] = np.tanh(both @ w["encode.weight"] + w["encode.bias"])
+    return {"root": made[0]}

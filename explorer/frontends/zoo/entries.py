@@ -134,8 +134,8 @@ RAMMER = (
     ),
 )
 
-# The models with loops and branches of the Cocktailer paper, section 6, a beam search over its
-# decoder, and a layer of experts.
+# The models with loops, branches and recursion of the Cocktailer paper, section 6, a beam search
+# over its decoder, and a layer of experts.
 GRINDER = (
     *_flows("nasrnn", "Zoph and Le 2017", "nasrnn", 1_048_576, 4_096),
     *_flows("looped_lstm", "Hochreiter and Schmidhuber 1997", "looped_lstm", 5_253_120, 6_336),
@@ -144,6 +144,7 @@ GRINDER = (
     *_flows("beam_search", "Graves 2012", "beam", 2_473_173, 3_333),
     *_flows("blockdrop", "Wu et al. 2018", "blockdrop", 538_393, 15_806),
     *_flows("skipnet", "Wang et al. 2018", "skipnet", 44_822_789, 20_339),
+    *_flows("recursive_autoencoder", "Socher et al. 2011", "recursive_autoencoder", 524_800, 528),
     *_flows("moe", "Fedus et al. 2022", "moe", 4_206_592, 8_704),
     *_flows("llama", "Touvron et al. 2023", "llama", 24_407_712, 19_424),
 )

@@ -220,6 +220,20 @@ def moe(w: Weights, x: Any) -> Any:
     return x + y, which
 
 
+def recursive_autoencoder(w: Weights, left: Any, right: Any, leaf: Any) -> Any:
+    """From the last node to the first, as parents are before their children."""
+
+    def made(node: Any, vectors: Any) -> Any:
+        both = jnp.concatenate([vectors[left[node]], vectors[right[node]]])
+        return vectors.at[node].set(jnp.tanh(both @ w["encode.weight"] + w["encode.bias"]))
+
+    def step(n: Any, vectors: Any) -> Any:
+        node = leaf.shape[0] - 1 - n
+        return lax.cond(left[node] >= 0, made, lambda _, v: v, node, vectors)
+
+    return (lax.fori_loop(0, leaf.shape[0], step, leaf)[0],)
+
+
 MODELS = {
     f.__name__: f
     for f in (
@@ -231,5 +245,6 @@ MODELS = {
         blockdrop,
         skipnet,
         moe,
+        recursive_autoencoder,
     )
 }

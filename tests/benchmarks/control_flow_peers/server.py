@@ -50,6 +50,7 @@ def torch_module(name: str, w: Arrays, layered: bool = False) -> tuple[Any, Any]
         "blockdrop": torch_branches.BlockDrop,
         "skipnet": torch_branches.SkipNet,
         "moe": torch_branches.Experts,
+        "recursive_autoencoder": torch_recurrent.RecursiveAutoencoder,
     }[name]
     return torch, made({n: torch.from_numpy(v) for n, v in w.items()}).eval()
 

@@ -199,3 +199,33 @@ class BeamSearch(nn.Module):
             sentences[t] = said[t].gather(1, beam)[:, 0]
             beam = since[t].gather(1, beam)
         return sentences, total[:, 0], torch.tensor(at)
+
+
+class Encoder(nn.Module):
+    """A parent from its two children."""
+
+    def __init__(self, w: Weights) -> None:
+        super().__init__()
+        self.weight, self.bias = w["encode.weight"], w["encode.bias"]
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return torch.tanh(torch.cat([left, right]) @ self.weight + self.bias)
+
+
+class RecursiveAutoencoder(nn.Module):
+    """From the last node to the first, as parents are before their children: TorchScript has no
+    recursion.
+    """
+
+    def __init__(self, w: Weights) -> None:
+        super().__init__()
+        self.step = Encoder(w)
+
+    def forward(self, left: Tensor, right: Tensor, leaf: Tensor) -> tuple[Tensor]:
+        made = leaf.clone()
+        count = leaf.shape[0]
+        for n in range(count):
+            node = count - 1 - n
+            if bool(left[node] >= 0):
+                made[node] = self.step(made[left[node]], made[right[node]])
+        return (made[0],)
