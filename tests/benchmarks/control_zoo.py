@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-import explorer
 from explorer.compilation import Compilation
 from explorer.frontends import zoo
 from explorer.grinder import Options as Grinder
