@@ -1,8 +1,8 @@
 """A mixture of experts: each token goes through the one of eight that its router likes best.
 
 Fedus et al. 2022, a Switch layer of 256 with experts of 1024: the answer of the expert is scaled
-by how likely the router held it. Tokens go one after the other, and a choice of halves finds the
-expert.
+by how likely the router held it. The tokens of an expert go through it together, up to six at a
+time; a choice of halves finds the expert.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from explorer.frontends import arrays as xp
 from explorer.frontends.tracing.annotations import tensor
 from explorer.frontends.tracing.control.branches import cond
-from explorer.frontends.tracing.control.scans import scan
 from explorer.frontends.zoo.control_flow.flow import Arrays, matrix, vector
 from explorer.frontends.zoo.weights import Weight
 from explorer.ir.types import Tensor
@@ -25,6 +26,7 @@ class Experts:
     count: int = 8
     width: int = 256
     inner: int = 1024
+    most: int = 6  # tokens that go through an expert at a time
 
     @property
     def weights(self) -> tuple[Weight, ...]:
@@ -43,32 +45,55 @@ class Experts:
         return {"x": tensor("float32", "tokens", self.width)}
 
     def function(self, w: Arrays) -> Callable[..., Any]:
-        def expert(n: int, token: Any) -> Any:
-            inner = token @ w[f"experts.{n}.in.weight"] + w[f"experts.{n}.in.bias"]
+        def expert(n: int, tokens: Any) -> Any:
+            inner = tokens @ w[f"experts.{n}.in.weight"] + w[f"experts.{n}.in.bias"]
             return xp.relu(inner) @ w[f"experts.{n}.out.weight"] + w[f"experts.{n}.out.bias"]
 
-        def chosen(which: Any, token: Any, first: int, last: int) -> Any:
+        def chosen(which: Any, tokens: Any, first: int, last: int) -> Any:
             if last - first == 1:
-                return expert(first, token)
+                return expert(first, tokens)
             middle = (first + last) // 2
             return cond(
                 which < middle,
                 lambda t: chosen(which, t, first, middle),
                 lambda t: chosen(which, t, middle, last),
-                token,
+                tokens,
             )
 
-        def step(_: None, row: Any) -> Any:
-            token, which, likely = row
-            return None, chosen(which, token[None], 0, self.count)[0] * likely
-
         def moe(x: Any) -> dict[str, Any]:
-            likely = xp.softmax(x @ w["router"])
+            likely, n = xp.softmax(x @ w["router"]), x.shape[0]
             which = xp.argmax(likely, axis=1)
-            _, y = scan(step, None, (x, which, xp.max(likely, axis=1)))
-            return {"y": x + y, "expert": which}
+            if n > 1:
+                order = by_expert(which, self.count, self.most)
+                tokens = xp.concatenate([x, xp.zeros((1, self.width), "float32")])
+                asks = xp.concatenate([which, xp.full((1,), self.count, "int64")])
+                made = xp.zeros((n + 1, self.width), "float32")
+                at = 0
+                while at < n:
+                    rows = order[at + np.arange(self.most)]
+                    mine = asks[rows] == asks[rows[0]]
+                    answers = chosen(asks[rows[0]], tokens[rows], 0, self.count)
+                    made[rows] = xp.where(mine[:, None], answers, made[rows])
+                    at = at + xp.sum(mine)
+                y = made[:n]
+            else:
+                y = chosen(which[0], x, 0, self.count)
+            return {"y": x + y * xp.max(likely, axis=1)[:, None], "expert": which}
 
         return moe
+
+
+def by_expert(which: Any, count: int, most: int) -> Any:
+    """The tokens of the first expert in their order, then those of the next; behind them, up to
+    `most` less one times, the number that no token has.
+    """
+    n = which.shape[0]
+    asks = xp.astype(which[:, None] == np.arange(count), "int64")
+    upto = xp.cumsum(asks, axis=0)
+    before = xp.cumsum(upto[-1], axis=0) - upto[-1]
+    order = xp.zeros((n + most - 1,), "int64") + n
+    order[xp.sum(asks * (before + upto - 1), axis=1)] = xp.arange(n)
+    return order
 
 
 FULL = Experts()
