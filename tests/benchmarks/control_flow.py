@@ -116,7 +116,8 @@ def feeds(flow: Any, batch: int, tree: str) -> Arrays:
             last = shape[0] * 3 // 5
             found[name] = np.where(np.arange(shape[0]) >= last, 60, -60).astype(np.float32)
         if name in ("left", "right"):
-            links = random_tree(flow.nodes, 0) if tree == "random" else balanced(flow.nodes)
+            n = flow.nodes
+            links = random_tree(n, 0, n) if tree == "random" else balanced(n, n)
             found[name] = links[name == "right"]
     return found
 
