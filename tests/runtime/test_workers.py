@@ -19,7 +19,7 @@ from explorer.ir.program import Program
 from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import Options
 from explorer.runtime.device_program import instructions as isa
-from explorer.runtime.device_program.instructions import END, JUMP, RUN, WAIT
+from explorer.runtime.device_program.instructions import BARRIER, END, JUMP, RUN, WAIT
 from explorer.runtime.executable import Executable
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
@@ -87,6 +87,23 @@ def test_there_are_no_more_workers_than_asked_for_and_they_carry_every_unit():
     before = teams().workers  # of what ran side by side in this process
     launch.run(teams())
     assert teams().workers <= max(before, 3, cores() - 1) and keep.size
+
+
+def test_a_thread_returns_to_its_own_unit_as_soon_as_that_can_go_on():
+    """One thread carries two units that meet after each step. Where it went on with the second one
+    after they met, the second one's worker found its unit taken when it woke up, and slept again:
+    steps of some milliseconds then ran one after the other on two threads.
+    """
+    steps, own = 9, Team(workers=1)
+    x, y = np.arange(2), np.zeros(2, np.int64)
+    args = np.array([address_of(x), address_of(y)], np.int64)
+    each = [[(RUN, 0, u, u + 1, 0), (BARRIER, 0, 0, 0, 0)] * steps + [STOP] for u in range(2)]
+    launch = Launch([rows_of(rows) for rows in each], 1, 0)
+    launch.code[:, :, 0], launch.code[:, :, 1] = add_tasks.address, address_of(args)
+    first, second = (unit[:, 1] for unit in launch.trace(own, steps).units)
+    assert len(first) == len(second) == steps and args.size
+    assert (first < second).all() and (second[:-1] < first[1:]).all()
+    own.stop()
 
 
 def spin(units):

@@ -20,7 +20,7 @@ from explorer.runtime.device_program.intrinsics import (
     store_byte,
 )
 from explorer.runtime.device_program.llvm_words import inlined, words
-from explorer.runtime.device_program.waiting import comes, mailbox, publish, steps
+from explorer.runtime.device_program.waiting import comes, is_free, mailbox, publish, steps
 
 ROWS_BETWEEN_LOOKS = 64  # at the clock; chosen, no measurement kept
 
@@ -215,7 +215,10 @@ def advance(team, block, worker, unit, turn):  # type: ignore[no-untyped-def]
             left = ROWS_BETWEEN_LOOKS
             if worker == 0 and cycles() > load(mailbox(team, 0) + 8 * isa.M_LEAVE):
                 store(here, 0)
-        if load_acquire(here) != turn or (worker != unit and load_acquire(home) == turn):
+        if load_acquire(here) != turn:
+            awaited, least = unit, 0
+            break
+        if worker != unit and (load_acquire(home) == turn or is_free(team, worker, turn)):
             awaited, least = unit, 0
             break
     store(line + 8 * isa.S_ROW, row)

@@ -72,6 +72,16 @@ def notify(team, unit):  # type: ignore[no-untyped-def]
 
 
 @words
+def is_free(team, unit, turn):  # type: ignore[no-untyped-def]
+    """Whether nobody carries a unit, and what it awaits has come."""
+    line = steps(team, unit)
+    if load_acquire(line + 8 * isa.S_OWNER) != 2 * turn:
+        return 0
+    step = load_acquire(steps(team, load(line + 8 * isa.S_AWAITED)) + 8 * isa.S_STEP)
+    return 1 if step >= load(line + 8 * isa.S_LEAST) else 0
+
+
+@words
 def comes(team, turn, unit, least):  # type: ignore[no-untyped-def]
     """Whether a unit shows a step before long; no wait for one that no worker carries."""
     line = steps(team, unit)

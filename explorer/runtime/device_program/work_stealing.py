@@ -1,8 +1,9 @@
 """Who carries which unit: a unit is virtual, any thread may follow its rows from one to the next.
 
 A worker claims its own unit when it comes, and sets it aside where it must wait. A unit that nobody
-carries is taken at once by whoever has nothing else to do: so the caller does the work of workers
-that have not woken up, and of those that are not called because others want their cores.
+carries is taken at once by whoever has nothing else to do, and set aside again when that one's own
+can go on: so the caller does the work of workers that have not woken up, and of those that are not
+called because others want their cores, and leaves it to those that come meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from explorer.runtime.device_program.llvm_words import inlined, words
 from explorer.runtime.device_program.waiting import (
     called,
     contended,
+    is_free,
     lost,
     mailbox,
     notify,
@@ -33,16 +35,6 @@ from explorer.runtime.device_program.waiting import (
 )
 
 NONE, OVER, TO_PYTHON = -1, -2, -3
-
-
-@words
-def is_free(team, unit, turn):  # type: ignore[no-untyped-def]
-    """Whether nobody carries a unit, and what it awaits has come."""
-    line = steps(team, unit)
-    if load_acquire(line + 8 * isa.S_OWNER) != 2 * turn:
-        return 0
-    step = load_acquire(steps(team, load(line + 8 * isa.S_AWAITED)) + 8 * isa.S_STEP)
-    return 1 if step >= load(line + 8 * isa.S_LEAST) else 0
 
 
 @words
