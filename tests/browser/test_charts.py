@@ -16,6 +16,8 @@ from widgets.session.session import Session
 
 pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
 
+pytestmark = pytest.mark.browser
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
