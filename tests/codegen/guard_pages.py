@@ -1,7 +1,8 @@
 """Kernels between pages that nobody may touch: an access outside of any buffer ends the process.
 
-`python -m tests.codegen.guard_pages FAMILY` runs the cases of a family with the end, and then
-with the beginning, of every buffer at such a page, and says which one it runs before it does.
+`python -m tests.codegen.guard_pages` reads names of families, one a line. It runs the cases of each
+with the end, and then with the beginning, of every buffer at such a page; it says which one it runs
+before it does, and `DONE` where none of a family ended it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -26,6 +27,7 @@ from tests.tile.programs import HERE
 PAGE = mmap.PAGESIZE
 NONE = 0  # PROT_NONE
 SIDES = ("end", "begin")
+DONE = "every case"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -99,15 +101,17 @@ def _block(
                 yield sizes[a.name]
 
 
-def main(family: str) -> None:
-    """Every case of a family; the name of each stands on a line of its own before it runs."""
+def main(families: Iterable[str]) -> None:
+    """Every case of each; the name of one stands on a line of its own before it runs."""
     from tests.codegen.guarded_cases import FAMILIES  # imports this module
 
-    for case in FAMILIES[family]():
-        for side in SIDES:
-            print(f"{case.name} at the {side}", flush=True)
-            case.check(side)
+    for family in families:
+        for case in FAMILIES[family.strip()]():
+            for side in SIDES:
+                print(f"{case.name} at the {side}", flush=True)
+                case.check(side)
+        print(DONE, flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.stdin)

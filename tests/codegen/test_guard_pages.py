@@ -6,27 +6,64 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.codegen.guard_pages import SIDES, Pages
+from tests.codegen.guard_pages import DONE, SIDES, Pages
 from tests.codegen.guarded_cases import FAMILIES
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+class Child:
+    """A process that runs one family after the other: what it needs is loaded once. After one that
+    ended it the next family has a new one.
+    """
+
+    def __init__(self, errors: Path) -> None:
+        self.errors = errors
+        self.process: subprocess.Popen[str] | None = None
+
+    def run(self, family: str) -> str:
+        """Why it ended in the middle of the family; nothing where it did not."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.codegen.guard_pages"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.errors.open("w"),
+                text=True,
+            )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(family, file=self.process.stdin, flush=True)
+        last = "nothing ran"
+        for line in self.process.stdout:
+            if line.strip() == DONE:
+                return ""
+            last = line.strip()
+        code, self.process = self.process.wait(), None
+        return f"{last} ({code}): {self.errors.read_text()[-600:]}"
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.communicate()  # no more families
+            assert self.process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    found = Child(tmp_path_factory.mktemp("guarded") / "errors")
+    yield found
+    found.close()
 
 
 @pytest.mark.parametrize(
     "family",
     [pytest.param(f, marks=pytest.mark.exhaustive if f == "products" else ()) for f in FAMILIES],
 )
-def test_no_kernel_leaves_its_buffers(family: str) -> None:
-    done = run("tests.codegen.guard_pages", family)
-    last = done.stdout.splitlines()[-1:] or ["nothing ran"]
-    assert done.returncode == 0, f"{last[0]} ({done.returncode}): {done.stderr[-600:]}"
+def test_no_kernel_leaves_its_buffers(child: Child, family: str) -> None:
+    assert not child.run(family)
 
 
 @pytest.mark.parametrize("side", SIDES)
