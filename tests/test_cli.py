@@ -550,6 +550,15 @@ def test_explain_grinder_lists_the_ways_of_a_loop_with_what_they_should_take(
     assert f"loop {found['binding']}: host; predicted for a trip" in text
 
 
+def test_explain_calls_kernels_as_pictures_do_and_is_asked_so(shell: Shell) -> None:
+    by_file, by_label = (shell("explain", RESNET, "--op", n) for n in ("node_Conv_92", "Conv_92"))
+    assert by_file[0] == by_label[0] == 0 and by_file[1] == by_label[1]
+    for stage in ("welder", "roller", "memory", "emitted"):
+        code, out, _ = shell("explain", RESNET, "--stage", stage)
+        rows = [line.split() for line in out.splitlines()]
+        assert code == 0 and ["Conv_92", "relu_1"] in [row[:2] for row in rows], stage
+
+
 def test_explain_one_operator_shows_every_choice_and_why_not(shell: Shell) -> None:
     code, out, _ = shell("explain", RESNET, "--op", "node_Conv_92")
     assert code == 0

@@ -150,12 +150,12 @@ def chain(operators: int) -> Any:
 
 def graph(operators: int) -> None:
     """A large model folded."""
+    from explorer.compilation.operators import operators as read
     from widgets.model import dataflow_graph
-    from widgets.model.operators import operators as read
 
     c = explorer.compile(chain(operators), until="typed")
     begin = perf_counter()
-    known = read(c)
+    known = read(c.model.program, c.program)
     found = dataflow_graph.data(c, False, known)
     seconds = perf_counter() - begin
     print(f"{len(known)} operators: {len(found.nodes)} nodes laid out in {seconds:.2f} s")

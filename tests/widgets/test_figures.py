@@ -170,7 +170,7 @@ def test_waves_in_use_and_idle_are_all_time(c: Any) -> None:
 
 def test_rtasks_are_their_count_times_the_time_of_one(c: Any) -> None:
     found, figure = rows_of(c, "rtasks"), figure_of(c, "rtasks")
-    known = {row.operator.name: row for row in rtasks_picture.taken(found)}
+    known = {row.label: row for row in rtasks_picture.taken(found)}
     drawn = {y.split("  ")[1]: x for t in figure.data for x, y in zip(t.x, t.y)}
     assert drawn == {name: row.us for name, row in known.items()} and drawn
     assert all(ops for t in figure.data for ops in t.meta["ops"])
@@ -265,7 +265,9 @@ def test_one_wide_interval_leaves_room_for_all_kernels() -> None:
 def test_a_kernel_that_a_loop_runs_again_has_the_time_of_one_trip() -> None:
     times = ((0, 0.0, 1.0, 0), (0, 2.0, 5.0, 0), (1, 0.0, 2.0, 1), (1, 3.0, 4.0, 1))
     bricks = tuple(Brick(u, a, b, "k", n, n + 1, frozenset()) for u, a, b, n in times)
-    wall = brick_wall.data(Wall("measured", bricks, (), 2, 5.0), (Call("k", "matmul", ()),))
+    wall = brick_wall.data(
+        Wall("measured", bricks, (), 2, 5.0), (Call("k", "matmul", (), "MatMul 1"),)
+    )
     assert kernel_table.tasks_of(wall) == {"k": 4}
     assert kernel_table.busiest_us(wall) == {"k": 4.0}
     assert kernel_table.busiest_us(wall, {"k": 2}) == {"k": 2.0}
@@ -305,7 +307,7 @@ def test_a_search_has_its_trials_in_order_and_the_best_so_far(
     session.time_shown(picture, "")
     rows, _, table = picture.draw(session, "")
     tilings = session.now.compiled.program.decisions.tilings
-    binding = next(d for d in tilings if d.binding in rows.kernel)
+    binding = next(d for d in tilings if session.house.label(d.binding) == rows.kernel)
     legal = [c for c in binding.candidates if not c.refused]
     assert [t.by for t in rows.trials] == [tile_search.MODEL] * 3 + [tile_search.SEARCH] * 4
     assert [t.tile for t in rows.trials[:3]] == [label_of(c.value) for c in legal[:3]]

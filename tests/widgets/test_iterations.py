@@ -89,7 +89,7 @@ def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to() -> No
     tree = TaskTree(
         "sequence", "", "device", (TaskTree("loop", "loop", "device", (operator,), "loop"),)
     )
-    columns = brick_wall.data(wall, (Call("f", "elementwise", ("f",)),))
+    columns = brick_wall.data(wall, (Call("f", "elementwise", ("f",), "f"),))
     rows = iterations.data(columns, tree, "loop")
     places = [s.at for s in rows.shown]
     assert {0, 1, slow, count - 1} <= {*places} and 12 <= len(places) <= 48

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import explorer
+from explorer.compilation.operators import operators
 from explorer.ir.calls import Branch, LibraryCall, OpCall, ShapeOf, Var
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from tests.widgets import made_by_hand as hand
-from widgets.model.operators import operators
 from widgets.relax import levels, levels_picture
 
 C = hand.HandMade()
@@ -26,7 +26,7 @@ def rows() -> levels.LevelRows:
     shape = hand.bind(Var("dims", Tensor((2,), "int64")), ShapeOf((hand.BATCH, 10)))
     late = hand.bind(Var("late", hand.OUT.type), OpCall("Softmax", (hand.FC,)), "softmax")
     body = (*hand.LEGALIZED.main.body, again, found, shape, late)
-    return levels.of_program(hand.LEGALIZED.with_body(body), operators(C))
+    return levels.of_program(hand.LEGALIZED.with_body(body), operators(C.model.program, C.program))
 
 
 def test_lowering_one_call_leaves_the_others_at_their_level(rows: levels.LevelRows) -> None:
@@ -74,7 +74,7 @@ def test_a_branch_goes_to_both_of_its_functions() -> None:
     body = (*hand.LEGALIZED.main.body, hand.bind(hand.OUT, Branch(hand.OUT, "yes", "no", ())))
     others = tuple(replace(hand.LEGALIZED.main, name=n, body=()) for n in ("yes", "no"))
     program = replace(hand.LEGALIZED, functions=(replace(hand.LEGALIZED.main, body=body), *others))
-    rows = levels.of_program(program, operators(C))
+    rows = levels.of_program(program, operators(C.model.program, C.program))
     assert [rows.entries[e].name for e in rows.calls[-1].entries] == ["yes", "no"]
     assert rows.calls[-1].level == "host"
 
@@ -86,11 +86,12 @@ def test_a_module_that_was_not_lowered_shows_its_operators() -> None:
             return super().snapshots[:2]
 
     assert levels.lowered(Early()).stage == Stage.TYPED
-    assert dict(levels.data(Early(), operators(C)).levels) == {"operator": 6}
+    known = operators(C.model.program, C.program)
+    assert dict(levels.data(Early(), known).levels) == {"operator": 6}
 
 
 def test_a_real_module_has_an_entry_for_every_kernel_call() -> None:
     compiled = explorer.compile(DATA / "tiny_llama.onnx", until="legalized")
-    found = levels.data(compiled, operators(compiled))
+    found = levels.data(compiled, operators(compiled.model.program, compiled.program))
     kernels = [e for e in found.entries if e.level == "kernel"]
     assert sum(e.calls for e in kernels) == len(compiled.program.kernel_calls) > len(kernels)

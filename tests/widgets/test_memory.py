@@ -66,7 +66,7 @@ def test_each_value_that_takes_a_turn_has_its_proof(rows: PolicyRows) -> None:
 def test_each_policy_is_told_with_its_formula_and_each_storage_with_its_proof(
     compiled: explorer.Compilation, rows: PolicyRows
 ) -> None:
-    arena = memory_plan.data(compiled.memory(SIZES))
+    arena = memory_plan.data(compiled.memory(SIZES), {})
     figure = peaks_picture.figure(rows, ("batch", "seq"))
     said = "".join(ElementTree.fromstring(figure.text("light")).itertext())
     words = peaks_picture.table(rows).text(limit=1000)
@@ -110,7 +110,7 @@ def test_a_storage_with_one_owner_says_why() -> None:
     found = memory_policies.of_plans(plan, None, plan, plan)
     assert found.storages[0].kept == "a loop's"
     assert [p.note.startswith("in use") for p in found.policies] == [False, False, True]
-    body = memory_picture.figure(memory_plan.data(plan), found).body
+    body = memory_picture.figure(memory_plan.data(plan, {}), found).body
     assert "kept: a loop" in body and "the same in every binding" in body
     assert "the same in every binding" in peaks_picture.figure(found).body
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from explorer.compilation import operators
 from explorer.errors import BadOption
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.stage import Stage
@@ -17,7 +18,7 @@ from widgets.draw.layered import layered
 from widgets.draw.svg import fit, text_width
 from widgets.grinder import task_tree
 from widgets.memory import memory_plan
-from widgets.model import brick_wall, dataflow_graph, operators, stage_strip
+from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.program import dataflow_picture, program_diff
 from widgets.program.generated_source import line_origins
 from widgets.rammer import png, race_chart
@@ -92,7 +93,7 @@ def test_a_folded_graph_has_one_node_a_kernel() -> None:
 
 
 def test_every_operator_knows_its_calls_or_why_it_has_none() -> None:
-    found = {o.name: o for o in operators.operators(C)}
+    found = {o.name: o for o in operators.operators(C.model.program, C.program)}
     assert found["relu"].calls == ("relu_out",) and found["relu"].family == "elementwise"
     assert found["conv"].family == "conv"
     assert found["shape"].calls == () and found["shape"].dropped == "folded into the dims"
@@ -154,7 +155,7 @@ def test_a_png_is_a_png() -> None:
 
 
 def test_live_bytes_never_exceed_the_plan() -> None:
-    rows = memory_plan.data(C.memory({}))
+    rows = memory_plan.data(C.memory({}), {})
     assert max(rows.live) <= rows.planned_bytes <= rows.naive_bytes
     assert [b.name for b in rows.aliases] == ["flat"]
 

@@ -183,7 +183,7 @@ def test_every_question_of_the_page_is_answered_as_json(session: Session) -> Non
 
 def test_an_operator_without_a_kernel_says_why(session: Session) -> None:
     found = session.answer("operator", {"op": 3})
-    assert ("no kernel", "folded into the dims", False) in found["stations"]
+    assert ("no kernel", "folded into the dims", False, "") in found["stations"]
 
 
 def test_a_report_asks_for_nothing_outside_of_itself(session: Session) -> None:

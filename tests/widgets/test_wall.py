@@ -23,7 +23,7 @@ from widgets.rammer.wall_lanes import lane_blocks
 from widgets.rammer.wall_slices import Source, Window
 from widgets.session.session import Session
 
-CALLS = tuple(Call(f"call{n}", "conv", (f"op{n}",)) for n in range(5))
+CALLS = tuple(Call(f"call{n}", "conv", (f"op{n}",), f"Conv {n}") for n in range(5))
 
 
 @explorer.trace
@@ -126,7 +126,7 @@ def test_a_still_picture_of_a_million_bricks_is_small() -> None:
     assert wide == png.WIDTH and high < 100
     table = wall_table.table(planned, measured, "fc")
     assert len(table.rows) == wall_table.MOST_ROWS and "of 1,000,000 bricks" in table.caption
-    assert {row[1] for row in table.rows} == {"fc_out"}
+    assert {row[1] for row in table.rows} == {"fc"}
 
 
 def test_an_arrow_goes_from_the_last_awaited_brick_to_the_one_that_waits() -> None:

@@ -25,6 +25,7 @@ from widgets.charts import tile_curve as tile_curve_chart
 from widgets.draw.table import time_text
 from widgets.model.compiled import Compiled
 from widgets.model.hand import Move, Outcome, Totals
+from widgets.model.house import read
 from widgets.model.on_show import View
 from widgets.page.report import document
 from widgets.rooms import gallery
@@ -285,15 +286,16 @@ def test_before_welder_has_run_a_room_says_so() -> None:
 
 
 def test_all_groups_are_drawn_or_counted() -> None:
-    (group, *_) = tile_graph.data(hand.HandMade().program)
+    house = read(hand.HandMade())
+    (group, *_) = tile_graph.data(house.compiled.program)
     many = tuple(
         replace(group, name=f"g{n}", bytes_before=n + 8, ops=(f"o{n}",)) for n in range(900)
     )
-    figure = graph_picture.figure(many, "o3")
+    figure = graph_picture.figure(many, house, "o3")
     assert figure.text().count("data-op=") == 3 * graph_picture.MOST_GROUPS
     assert "the 400 that move most are drawn" in figure.title and "o3" in figure.text()
     assert outside(figure) == []
-    assert graph_picture.figure(many[:1]).height <= 140
+    assert graph_picture.figure(many[:1], house).height <= 140
 
 
 def test_a_saved_page_holds_the_groups_and_one_data_sheet() -> None:

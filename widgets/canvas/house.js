@@ -39,7 +39,7 @@ export function mount(el, host) {
   const ctx = {
     host, state, colours, prefix,
     opLit: op => op === state.op, opName: op => operators()[op]?.[1] ?? "?",
-    callLabel: call => { const [name, , ops] = calls()[call] ?? []; return ops?.length ? ctx.opName(headOf(ops)) : name ?? "?"; },
+    callLabel: call => calls()[call]?.[0] ?? "?", callNames: call => calls()[call]?.[3] ?? "",
     litCalls: () => lit, selected: () => ctx.opName(state.op), pattern: family => `${prefix}f-${family.replace(/ /g, "-")}`,
     familyMark: family => s("svg", { width: 12, height: 10 }, s("rect", { x: 0.5, y: 0.5, width: 11, height: 9, fill: `url(#${ctx.pattern(family)})`, stroke: "var(--line2)" })),
     pick: ops => select(ops.includes(state.op) && ops.length > 1 ? ops[(ops.indexOf(state.op) + 1) % ops.length] : headOf(ops)),
@@ -83,7 +83,7 @@ export function mount(el, host) {
 
   function thread(stations) {
     if (state.op < 0) { put(line, h("span", { class: "q" }, "Select an operator to follow it from the file to the wall.")); return; }
-    put(line, h("span", { class: "h" }, ctx.opName(state.op)), stations ? stations.map(([name, value, quiet]) => h("span", { class: `st${quiet ? " opt" : ""}` }, name, h("b", {}, value))) : h("span", { class: "q" }, "reading…"));
+    put(line, h("span", { class: "h" }, ctx.opName(state.op)), stations ? stations.map(([name, value, quiet, more]) => h("span", { class: `st${quiet ? " opt" : ""}`, title: more || null }, name, h("b", {}, value))) : h("span", { class: "q" }, "reading…"));
   }
 
   // Selection
@@ -157,15 +157,14 @@ export function mount(el, host) {
   const kernel = lastOnly(async () => {
     const number = ++reads.kernel, call = operators()[state.op]?.[4][0] ?? -1;
     const pick = language => { state.language = language; remember(); kernel(); };
-    const head = name => put(heads.s, h("h2", {}, "Kernel"), narrow("s"), h("span", { class: "mono s cut", style: "font-size:11px" }, name), h("span", { class: "sp" }), tabs(LANGUAGES, state.language, pick, "Language"));
+    const head = (name, more = "") => put(heads.s, h("h2", {}, "Kernel"), narrow("s"), h("span", { class: "s cut", style: "font-size:11px", title: more || null }, name), h("span", { class: "sp" }), tabs(LANGUAGES, state.language, pick, "Language"));
     const note = words => { source.show([{ mark: " ", number: 0, text: words, family: "", ops: [] }], "program"); counted.source = 0; status(); };
     if (call < 0) { head(""); note(state.op < 0 ? "# choose an operator to see its kernel" : `# no kernel: ${operators()[state.op][5]}`); return; }
-    head(calls()[call][0]);
+    head(ctx.callLabel(call), ctx.callNames(call));
     const waiting = setTimeout(() => { if (number === reads.kernel) note("# reading…"); }, 200);
     try {
       const { data } = await host.ask("kernel", { call, language: state.language });
       if (number !== reads.kernel) return;
-      head(data.name);
       source.show(data.lines.map((words, i) => ({ mark: " ", number: i + 1, text: words, family: data.ops ? data.ops[i].length ? operators()[headOf(data.ops[i])][3] : "" : data.family, ops: data.ops ? data.ops[i] : data.all })), state.language);
       counted.source = source.light(); status();
     } catch (error) { if (number === reads.kernel) note(`# ${error.sentence ?? error}`); }

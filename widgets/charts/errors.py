@@ -106,6 +106,8 @@ def _points(
 
 def _words(r: ErrorRow) -> str:
     return (
-        f"{r.call}: planned {time_text(r.planned_us)} a brick, measured {time_text(r.measured_us)} "
-        f"(×{r.ratio:.2f})<br>{r.bricks:,} bricks, {time_text(r.work_us)} in all"
+        f"{r.label}: planned {time_text(r.planned_us)} a brick, "
+        f"measured {time_text(r.measured_us)} (×{r.ratio:.2f})<br>"
+        f"{r.bricks:,} bricks, {time_text(r.work_us)} in all<br>"
+        f"{r.call} in the program"
     )

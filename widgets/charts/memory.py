@@ -75,5 +75,5 @@ def _words(rows: MemoryRows, call: int) -> str:
     """What lives at a call: how much, and the largest buffers."""
     mine = [b for b in rows.buffers if b.first <= call <= b.last]
     most = sorted(mine, key=lambda b: -b.bytes)[:3]
-    held = "".join(f"<br>{b.name}: {size_text(b.bytes)}" for b in most)
+    held = "".join(f"<br>{rows.label(b.name)}: {size_text(b.bytes)}" for b in most)
     return f"call {call}: {size_text(rows.live[call])} in {len(mine)} buffers{held}"

@@ -15,7 +15,7 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
     time, filled where a clock did.
     """
     c, figure, rows = colours(theme), go.Figure(), most_work(found)
-    names = [f"{n + 1}  {row.operator.name}" for n, row in enumerate(rows)]
+    names = [f"{n + 1}  {row.label}" for n, row in enumerate(rows)]
     for source, fill in (("modelled", c["pane"]), ("measured", c["t2"])):
         mine = [
             n
@@ -49,6 +49,6 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
 def _words(row: Taken) -> str:
     k = row.kernel
     return (
-        f"{row.operator.name}: {k.tasks:,} × {time_text(k.task_us)} = {time_text(row.us)}, "
-        f"{row.name}, {k.source}"
+        f"{row.label}: {k.tasks:,} × {time_text(k.task_us)} = {time_text(row.us)}, "
+        f"{row.name}, {k.source}<br>{row.operator.name} in the program"
     )

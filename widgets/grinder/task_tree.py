@@ -40,22 +40,30 @@ class TaskRow:
     ran: str = ""  # in the run that was measured
 
 
-def data(program: Program, ran: Sequence[Ran] = ()) -> tuple[TaskRow, ...]:
+def data(
+    program: Program, ran: Sequence[Ran] = (), labels: Mapping[str, str] | None = None
+) -> tuple[TaskRow, ...]:
     """The tree, parents before their parts; empty where Grinder has not run. `ran`: what control
-    flow did in a run.
+    flow did in a run; `labels`: what the calls of the program are called.
     """
     tree = program.decisions.tasks
     ways = {d.binding: tuple(map(_way, d.candidates)) for d in program.decisions.control}
     known = {r.binding: r for r in ran}
-    return () if tree is None else tuple(_rows(tree, 0, _Known(ways, known)))
+    return () if tree is None else tuple(_rows(tree, 0, _Known(ways, known, labels or {})))
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """By binding: the ways that were weighed, and what ran."""
+    """By binding: the ways that were weighed, what ran, and what calls are called."""
 
     ways: Mapping[str, tuple[str, ...]]
     ran: Mapping[str, Ran]
+    labels: Mapping[str, str]
+
+    def called(self, tree: TaskTree) -> str:
+        """A plain operator by what its call is called, the rest by their own names."""
+        name = tree.name or tree.kind
+        return self.labels.get(tree.binding, name) if tree.kind == "operator" else name
 
     def told(self, tree: TaskTree) -> str:
         """What a loop, branch or call did; what is left of turns is counted with them."""
@@ -86,7 +94,7 @@ def _rows(tree: TaskTree, depth: int, known: _Known, ran: str = "") -> list[Task
         TaskRow(
             depth,
             tree.kind,
-            tree.name or tree.kind,
+            known.called(tree),
             tree.level,
             1,
             tree.barriers_per_trip,
@@ -113,7 +121,7 @@ def _folded(run: list[TaskTree], depth: int, known: _Known) -> list[TaskRow]:
     if len(run) <= FOLD_ABOVE:
         return [row for part in run for row in _rows(part, depth, known)]
     ops = frozenset[str]().union(*(p.origin for p in run))
-    name = f"{run[0].name} to {run[-1].name}"
+    name = f"{known.called(run[0])} to {known.called(run[-1])}"
     return [TaskRow(depth, "operator", name, run[0].level, len(run), 0, "", tuple(sorted(ops)))]
 
 
@@ -243,7 +251,8 @@ def _said(row: TaskRow) -> str:
 
 def _draw(s: OnShow, op: str) -> Drawn:
     measured = s.walls.measured
-    rows = data(s.now.compiled.program, measured.ran if measured is not None else ())
+    ran = measured.ran if measured is not None else ()
+    rows = data(s.now.compiled.program, ran, s.house.labels)
     return rows, figure(rows, op), table(rows)
 
 

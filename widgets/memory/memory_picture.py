@@ -26,7 +26,7 @@ def table(rows: MemoryRows, policies: PolicyRows) -> Table:
     """One row a buffer."""
     places = {t.name: (s.name, t.reason) for s in policies.storages for t in s.turns}
     plain = memory_plan.table(rows)
-    buffers = tuple((*row, *places.get(str(row[0]), ("", ""))) for row in plain.rows)
+    buffers = tuple((*row, *places.get(str(row[1]), ("", ""))) for row in plain.rows)
     return Table((*plain.columns, "storage", "why there"), buffers, plain.ops, plain.caption)
 
 
@@ -35,12 +35,17 @@ def figure(
 ) -> Svg:
     """The arena, and the storages with their proofs."""
     marks = memory_plan.arena(rows, selected)
-    y = _storages(policies.storages, symbols, selected, marks, 268.0)
+    y = _storages(policies.storages, rows, symbols, selected, marks, 268.0)
     return Svg(680, y, "".join(marks), "Memory plan: " + memory_plan.caption(rows))
 
 
 def _storages(
-    rows: Sequence[StorageRow], symbols: Sequence[str], selected: str, marks: list[str], y: float
+    rows: Sequence[StorageRow],
+    called: MemoryRows,
+    symbols: Sequence[str],
+    selected: str,
+    marks: list[str],
+    y: float,
 ) -> float:
     """The storage of the selected operator first, then those that are used again."""
     reuses = sum(t.taken in ("reused", "grown", "in place") for s in rows for t in s.turns)
@@ -50,7 +55,7 @@ def _storages(
     ranked = sorted(rows, key=lambda s: (not _on(s, selected), len(s.turns) < 2))
     y += 20
     for storage in ranked[:STORAGES]:
-        y = _storage(storage, symbols, selected, marks, y)
+        y = _storage(storage, called, symbols, selected, marks, y)
     if len(rows) > STORAGES:
         rest = f"and {len(rows) - STORAGES} more storages, all of them in the table"
         marks.append(label(12, y, rest, "q"))
@@ -66,7 +71,12 @@ def _on(s: StorageRow, selected: str) -> bool:
 
 
 def _storage(
-    s: StorageRow, symbols: Sequence[str], selected: str, marks: list[str], y: float
+    s: StorageRow,
+    called: MemoryRows,
+    symbols: Sequence[str],
+    selected: str,
+    marks: list[str],
+    y: float,
 ) -> float:
     kind = f"{s.dtype}, {'the same in every binding' if s.static else 'symbolic'}"
     speaks = named(s.formula, symbols)
@@ -83,24 +93,26 @@ def _storage(
     y += 19
     shown = around(s.turns, [selected in t.ops for t in s.turns], TURNS)
     for turn in shown:
-        y = _turn(turn, symbols, bool(selected) and selected in turn.ops, marks, y)
+        y = _turn(turn, called, symbols, bool(selected) and selected in turn.ops, marks, y)
     if len(s.turns) > TURNS:
         marks.append(label(24, y, f"and {len(s.turns) - TURNS} more values", "q"))
         y += 16
     return y + 4
 
 
-def _turn(t: TurnRow, symbols: Sequence[str], on: bool, marks: list[str], y: float) -> float:
+def _turn(
+    t: TurnRow, called: MemoryRows, symbols: Sequence[str], on: bool, marks: list[str], y: float
+) -> float:
     said = f"{t.taken}: {t.reason}" if t.reason else t.taken
     lines = wrapped(said, RIGHT - 306)
     marks += [
         label(
             24,
             y,
-            fit(t.name, 172, mono=True),
-            "mono a" if on else "mono i",
+            fit(called.label(t.name), 172),
+            "a" if on else "i",
             ops=t.ops,
-            title=t.name,
+            title=f"{called.label(t.name)}; {t.name} in the program",
         ),
         label(206, y, f"calls {t.first} to {t.last}", "q"),
         *(label(306, y + 14 * i, line, "", symbols=symbols) for i, line in enumerate(lines)),
@@ -114,7 +126,7 @@ def planned(s: OnShow) -> tuple[MemoryRows, PolicyRows]:
         raise BadOption("no memory is planned yet: compile through PLANNED")
     c, sizes = s.now.compiled, dict(s.now.sizes)
     policies = s.house.kept("memory", s.now.sizes, lambda: memory_policies.data(c, sizes, s.plan))
-    return memory_plan.data(s.plan), policies
+    return memory_plan.data(s.plan, s.house.labels), policies
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

@@ -4,6 +4,7 @@ that live.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
@@ -24,10 +25,15 @@ class MemoryRows:
     planned_bytes: int
     naive_bytes: int
     live: tuple[int, ...]
+    labels: Mapping[str, str]  # by buffer
+
+    def label(self, buffer: str) -> str:
+        """What a reader calls a buffer: as the kernel that writes it."""
+        return self.labels.get(buffer, buffer)
 
 
-def data(plan: MemoryPlan) -> MemoryRows:
-    """The rows of a plan."""
+def data(plan: MemoryPlan, labels: Mapping[str, str]) -> MemoryRows:
+    """The rows of a plan; `labels` says what its buffers are called."""
     own = tuple(
         sorted((b for b in plan.buffers if not b.alias_of), key=lambda b: (b.first, b.offset))
     )
@@ -37,16 +43,26 @@ def data(plan: MemoryPlan) -> MemoryRows:
         for position in range(b.first, b.last + 1):
             live[position] += b.bytes
     aliases = tuple(b for b in plan.buffers if b.alias_of)
-    return MemoryRows(own, aliases, plan.planned_bytes, plan.naive_bytes, tuple(live))
+    return MemoryRows(own, aliases, plan.planned_bytes, plan.naive_bytes, tuple(live), labels)
 
 
 def table(rows: MemoryRows) -> Table:
     """One row a buffer."""
     everything = rows.buffers + rows.aliases
     return Table(
-        ("buffer", "bytes", "formula", "offset", "first call", "last call", "alias of"),
+        (
+            "buffer",
+            "in the program",
+            "bytes",
+            "formula",
+            "offset",
+            "first call",
+            "last call",
+            "alias of",
+        ),
         tuple(
-            (b.name, b.bytes, b.formula, b.offset, b.first, b.last, b.alias_of) for b in everything
+            (rows.label(b.name), b.name, b.bytes, b.formula, b.offset, b.first, b.last, b.alias_of)
+            for b in everything
         ),
         tuple(tuple(sorted(b.origin)) for b in everything),
         caption(rows),
@@ -82,17 +98,28 @@ def arena(rows: MemoryRows, selected: str = "") -> list[str]:
         label(left - 6, top + 8, size_text(rows.planned_bytes), "q", anchor="end"),
     ]
     for b in rows.buffers:
-        marks += _buffer(b, x(b.first), x(b.last + 1), y(b.offset + b.bytes), y(b.offset), selected)
+        marks += _buffer(
+            b,
+            rows.label(b.name),
+            x(b.first),
+            x(b.last + 1),
+            y(b.offset + b.bytes),
+            y(b.offset),
+            selected,
+        )
     return marks
 
 
 def _buffer(
-    b: BufferPlacement, x0: float, x1: float, y0: float, y1: float, selected: str
+    b: BufferPlacement, name: str, x0: float, x1: float, y0: float, y1: float, selected: str
 ) -> list[str]:
     on = bool(selected) and selected in b.origin
     ground, edge = ("var(--soft)", "var(--accent)") if on else ("var(--tint)", "var(--edge)")
     formula = f" = {b.formula}" if b.formula else ""
-    said = f"{b.name}: {size_text(b.bytes)}{formula}, calls {b.first} to {b.last}"
+    said = (
+        f"{name}: {size_text(b.bytes)}{formula}, calls {b.first} to {b.last}; "
+        f"{b.name} in the program"
+    )
     box = rect(
         x0 + 0.5,
         y0 + 0.5,
@@ -105,7 +132,7 @@ def _buffer(
     )
     if y1 - y0 < 13 or x1 - x0 < 24:
         return [box]
-    name = fit(b.name, x1 - x0 - 6)
-    if name == "…":
+    shown = fit(name, x1 - x0 - 6)
+    if shown == "…":
         return [box]
-    return [box, label((x0 + x1) / 2, (y0 + y1) / 2 + 4, name, "i", anchor="middle")]
+    return [box, label((x0 + x1) / 2, (y0 + y1) / 2 + 4, shown, "i", anchor="middle")]

@@ -39,11 +39,14 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What bricks are parts of: a call of the last program, its family and its source operators."""
+    """What bricks are parts of: a call of the last program, its family, its source operators, and
+    the name of it that a reader meets.
+    """
 
     name: str
     family: str
     ops: tuple[str, ...]
+    label: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +153,9 @@ def data(wall: Wall, calls: Sequence[Call]) -> WallRows:
             at = next((known[n] for n in _endings(brick.call) if n in known), None)
             if at is None:
                 at = len(everything)
-                everything.append(Call(brick.call, "layout", tuple(sorted(brick.origin))))
+                everything.append(
+                    Call(brick.call, "layout", tuple(sorted(brick.origin)), brick.call)
+                )
             index[brick.call] = at
     return WallRows(
         wall.kind,
@@ -206,11 +211,18 @@ def _table(rows: Iterable[tuple[float, ...]], columns: int, kind: Any) -> NDArra
     return flat.reshape(-1, columns).T
 
 
-def calls_of(program: Program, families: Mapping[str, str]) -> tuple[Call, ...]:
-    """Every call of a program in order; `families` gives the family by binding name."""
+def calls_of(
+    program: Program, families: Mapping[str, str], labels: Mapping[str, str]
+) -> tuple[Call, ...]:
+    """Every call of a program in order; `families` and `labels` are by binding name."""
     order = {s.name: i for i, s in enumerate(program.sources)}
     return tuple(
-        Call(name, families[name], tuple(sorted(b.origin, key=lambda o: order.get(o, 0))))
+        Call(
+            name,
+            families[name],
+            tuple(sorted(b.origin, key=lambda o: order.get(o, 0))),
+            labels[name],
+        )
         for _, b in program.bindings()
         if (name := b.vars[0].name) in families
     )

@@ -7,19 +7,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from explorer.compilation.operators import (
+    Operator,
+    call_family,
+    call_labels,
+    has_kernels,
+    is_call,
+    operators,
+)
 from explorer.ir.calls import Branch, Loop, Var
 from explorer.ir.program import Binding, Function, Program
 from widgets.draw.layered import layered
 from widgets.model.compiled import Compiled
-from widgets.model.operators import (
-    Operator,
-    call_family,
-    has_kernels,
-    head,
-    is_call,
-    operators,
-    short_label,
-)
 
 FOLD_ABOVE = 60  # more operators than this are first shown folded by kernel
 
@@ -54,7 +53,7 @@ class Graph:
 
 def data(c: Compiled, folded: bool | None = None, known: tuple[Operator, ...] = ()) -> Graph:
     """The graph of a compilation; what no kernel computes is left out and its edges joined."""
-    known = known or operators(c)
+    known = known or operators(c.model.program, c.program)
     shown = [o for o in known if o.calls or not has_kernels(c.program)]
     if folded is None:
         folded = len(shown) > FOLD_ABOVE
@@ -75,16 +74,15 @@ def _operator_nodes(program: Program, shown: Iterable[Operator]) -> dict[str, No
 
 
 def _kernel_nodes(program: Program, known: tuple[Operator, ...]) -> dict[str, Node]:
-    order = {o.name: i for i, o in enumerate(known)}
+    order, labels = {o.name: i for i, o in enumerate(known)}, call_labels(known, program)
     nodes = {}
     for _, binding in program.bindings():
         if not is_call(binding):
             continue
         ops = [known[i] for i in sorted(order[o] for o in binding.origin & order.keys())]
-        name, first, kind = binding.vars[0].name, head(ops), call_family(binding, ops)
-        text = first.label if first and first.family == kind else short_label(name, name)
+        name, kind = binding.name, call_family(binding, ops)
         more = f"+{len(ops) - 1}" if len(ops) > 1 else ""
-        nodes[name] = Node(name, text, "kernel", kind, tuple(o.name for o in ops), more)
+        nodes[name] = Node(name, labels[name], "kernel", kind, tuple(o.name for o in ops), more)
     return nodes
 
 

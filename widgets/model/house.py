@@ -4,11 +4,20 @@ saved page holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from explorer.cached_property import cached_property
+from explorer.compilation.operators import (
+    Operator,
+    call_family,
+    call_labels,
+    is_call,
+    label_of,
+    operators,
+)
+from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from widgets.draw import theme
 from widgets.draw.table import Table, count_text, size_text, written
@@ -18,7 +27,7 @@ from widgets.model.compiled import Compiled
 from widgets.model.dataflow_graph import Graph
 from widgets.model.knob import Knob
 from widgets.model.knobs import threads
-from widgets.model.operators import Operator, call_family, is_call, operators
+from widgets.model.other_names import other_names
 from widgets.model.outline import dtype_text
 
 Part = Any  # a JSON value
@@ -52,6 +61,41 @@ class House:
         """The position of each source operator."""
         return {o.name: i for i, o in enumerate(self.operators)}
 
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """What each call is called wherever a reader meets it, by its binding."""
+        return {call.name: call.label for call in self.calls}
+
+    def label(self, binding: str, ops: Collection[str] = ()) -> str:
+        """What a binding of any step is called: as the call of the last program that it is, else as
+        the heaviest of the source operators that it computes.
+        """
+        return self.labels.get(binding) or label_of(self.operators, ops) or binding
+
+    @cached_property
+    def _apart(self) -> Mapping[str, frozenset[str]]:
+        """The source operators of each binding before kernels were welded."""
+        steps = [s.before for s in self.compiled.snapshots if s.stage == Stage.WELDED]
+        program = steps[0] if steps else self.compiled.program
+        return {b.name: b.origin for _, b in program.bindings()}
+
+    def member(self, binding: str) -> str:
+        """What a kernel is called that was welded into another."""
+        return label_of(self.operators, self._apart.get(binding, ())) or binding
+
+    def kernel_of(self, op: str) -> str:
+        """What the call that computes an operator is called; "" where there is none."""
+        calls = self.operators[self.order[op]].calls if op in self.order else ()
+        return self.label(calls[0]) if calls else ""
+
+    @cached_property
+    def _other_names(self) -> Mapping[str, str]:
+        return other_names(self.operators, self.compiled.program)
+
+    def other_names(self, call: str) -> str:
+        """The other names of a call: its source operators, its binding, its kernel."""
+        return self._other_names.get(call, call)
+
     def positions(self, ops: Sequence[str]) -> list[int]:
         """Source operators as positions."""
         order = self.order
@@ -60,7 +104,7 @@ class House:
 
 def read(c: Compiled) -> House:
     """A compilation as the house needs it."""
-    known = operators(c)
+    known = operators(c.model.program, c.program)
     by_name = {o.name: o for o in known}
     families = {
         b.vars[0].name: call_family(b, (by_name[o] for o in b.origin if o in by_name))
@@ -71,7 +115,8 @@ def read(c: Compiled) -> House:
         "operators": dataflow_graph.data(c, False, known),
         "kernels": dataflow_graph.data(c, True, known),
     }
-    return House(c, known, brick_wall.calls_of(c.program, families), graphs)
+    calls = brick_wall.calls_of(c.program, families, call_labels(known, c.program))
+    return House(c, known, calls, graphs)
 
 
 def fixed_parts() -> dict[str, Part]:
@@ -99,7 +144,12 @@ def program_parts(house: House) -> dict[str, Part]:
             for o in house.operators
         ],
         "calls": [
-            [call.name, call.family, [order[o] for o in call.ops if o in order]]
+            [
+                call.label,
+                call.family,
+                [order[o] for o in call.ops if o in order],
+                house.other_names(call.name),
+            ]
             for call in house.calls
         ],
         **{f"graph_{name}": _graph(g, house) for name, g in house.graphs.items()},

@@ -22,7 +22,6 @@ from explorer.rammer import POLICIES
 from explorer.welder import POLICIES as WELDING
 from widgets.model.compiled import Compiled
 from widgets.model.knob import Knob
-from widgets.model.operators import short_label
 from widgets.model.own_knobs import PREFIX, own_knobs
 
 OFF = "off"
@@ -58,14 +57,15 @@ def symbols(program: Program) -> tuple[str, ...]:
     return tuple(found)
 
 
-def knobs(now: Setting, pinned: Setting, op: str = "") -> tuple[Knob, ...]:
+def knobs(now: Setting, pinned: Setting, op: str = "", label: str = "") -> tuple[Knob, ...]:
     """Every knob in the order of its key: threads, tile, fusion, policy, control flow where there
-    is any, one a symbol, then those of passes of one's own.
+    is any, one a symbol, then those of passes of one's own. The tile is that of the kernel of `op`,
+    which is called `label`.
     """
     names = symbols(now.compiled.model.program)
     return (
         _threads(now, pinned),
-        _tile(now, pinned, op),
+        _tile(now, pinned, op, label),
         fusion(now, pinned),
         _policy(now, pinned),
         *_control(now, pinned),
@@ -222,7 +222,7 @@ def _name(policy: object) -> str:
     return policy_name(policy)
 
 
-def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
+def _tile(now: Setting, pinned: Setting, op: str, label: str) -> Knob:
     binding, candidates = candidates_of(now.compiled, op)
     legal = [c for c in candidates if not c.refused][:MOST_TILES]
     if not legal:
@@ -233,7 +233,7 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
     first = pinned.compiled.program.decisions.tiling(binding)
     return Knob(
         "tile",
-        f"tile of {_label(now, op)}",
+        f"tile of {label or op}",
         "choice",
         values,
         labels,
@@ -241,12 +241,6 @@ def _tile(now: Setting, pinned: Setting, op: str) -> Knob:
         _position(values, (binding, first.chosen)) if first else None,
         "the best by Roller's model first",
     )
-
-
-def _label(now: Setting, op: str) -> str:
-    """The display name of a source operator."""
-    kinds = {s.name: s.op for s in now.compiled.model.program.sources}
-    return short_label(op, kinds.get(op, op))
 
 
 def tile_label(c: Candidate[Tiling]) -> str:

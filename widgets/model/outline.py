@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from explorer.compilation.operators import is_call
 from explorer.ir.affine import Affine
 from explorer.ir.calls import (
     Branch,
@@ -29,7 +30,6 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor, TupleType
 from explorer.ops import family
-from widgets.model.operators import is_call
 
 _SHORT = {"float": "f", "uint": "u", "int": "i"}
 _INFIX = {

@@ -22,6 +22,7 @@ class ErrorRow:
     """
 
     call: str
+    label: str
     family: str
     ops: tuple[str, ...]
     bricks: int  # measured
@@ -62,7 +63,15 @@ def data(planned: WallRows, measured: WallRows) -> ErrorRows:
     before, after = _means(planned), _means(measured)
     calls = {call.name: call for call in measured.calls}
     rows = [
-        ErrorRow(name, calls[name].family, calls[name].ops, bricks, before[name][0], us)
+        ErrorRow(
+            name,
+            calls[name].label,
+            calls[name].family,
+            calls[name].ops,
+            bricks,
+            before[name][0],
+            us,
+        )
         for name, (us, bricks) in after.items()
         if us > 0 and before.get(name, (0.0, 0))[0] > 0
     ]
@@ -86,7 +95,7 @@ def caption(rows: ErrorRows) -> str:
     return (
         f"{count_text(len(rows.calls), 'call')} in one run: {time_text(planned)} of work planned, "
         f"{time_text(measured)} measured ({measured / planned - 1:+.0%}); half of them within "
-        f"×{rows.half_within:.2f}, the farthest {worst.call} at ×{worst.ratio:.2f}"
+        f"×{rows.half_within:.2f}, the farthest {worst.label} at ×{worst.ratio:.2f}"
     )
 
 
@@ -95,7 +104,7 @@ def table(rows: ErrorRows) -> Table:
     columns = ("call", "family", "bricks", "planned µs", "measured µs", "measured ÷ planned")
     found = tuple(
         (
-            r.call,
+            r.label,
             r.family,
             r.bricks,
             round(r.planned_us, 3),

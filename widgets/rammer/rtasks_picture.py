@@ -49,6 +49,7 @@ class Taken:
     """An rOperator, and the implementation that the policy took."""
 
     operator: ROperator
+    label: str
     kernel: RKernel
     name: str
 
@@ -60,12 +61,14 @@ class Taken:
 
 def taken(found: Rammed) -> Iterator[Taken]:
     """The rOperators of the wall on show, in order."""
+    labels = {call.name: call.label for call in found.calls}
     for s in found.chosen.schedules:
         chosen = {x.operator: x.kernel for p in s.placement.programs for x in p}
         for n, o in enumerate(s.facts.operators):
             if n in chosen:
                 k = o.kernel(chosen[n])
-                yield Taken(o, k, k.name if o.kernels else o.kind or "the only one")
+                name = k.name if o.kernels else o.kind or "the only one"
+                yield Taken(o, labels.get(o.name, o.name), k, name)
 
 
 def most_work(found: Rammed) -> list[Taken]:
@@ -77,7 +80,7 @@ def _row(row: Taken) -> tuple[Cell, ...]:
     o, k = row.operator, row.kernel
     others = [f"{x.name}: {x.tasks} × {x.task_us:.2f} µs" for x in o.kernels if x.name != k.name]
     return (
-        o.name,
+        row.label,
         row.name,
         k.tasks,
         round(k.task_us, 3),

@@ -121,7 +121,7 @@ def _row(planned: WallRows, measured: WallRows | None, i: int, j: int) -> tuple[
         found = (round(float(measured.start[j]), 1), round(took, 1), error)
     return (
         planned.lane_name(int(planned.unit[i])),
-        call.name,
+        call.label,
         call.family,
         f"{planned.first[i]} to {planned.last[i]}",
         round(float(planned.start[i]), 1),

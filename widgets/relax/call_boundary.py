@@ -4,9 +4,10 @@ are bound on the way, and the annotation that comes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from explorer.compilation.operators import Operator, label_of
 from explorer.ir.annotations import Derived, Match, signature_of, unify
 from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop
 from explorer.ir.kernel import Kernel
@@ -43,11 +44,12 @@ class MatchRow:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryRow:
-    """A call: `kind` is "function", "branch", "loop" or "kernel"; `level` is the weakest of its
-    rows'.
+    """A call, and what a reader calls it: `kind` is "function", "branch", "loop" or "kernel";
+    `level` is the weakest of its rows'.
     """
 
     name: str
+    called: str
     callee: str
     kind: str
     function: str
@@ -57,10 +59,12 @@ class BoundaryRow:
     ops: tuple[str, ...]
 
 
-def data(c: Compiled) -> tuple[BoundaryRow, ...]:
-    """The calls of functions after deduction, then those of kernels where they were made."""
-    first = typed(c)
-    return (*of_program(first, kernels=False), *of_program(lowered(c), kernels=True))
+def data(c: Compiled, known: Sequence[Operator] = ()) -> tuple[BoundaryRow, ...]:
+    """The calls of functions after deduction, then those of kernels where they were made; `known`
+    are the operators that they are called after.
+    """
+    found = (*of_program(typed(c), kernels=False), *of_program(lowered(c), kernels=True))
+    return tuple(replace(r, called=label_of(known, r.ops) or r.name) for r in found)
 
 
 def of_program(program: Program, *, kernels: bool) -> tuple[BoundaryRow, ...]:
@@ -90,8 +94,10 @@ def _boundary(function: Function, binding: Binding, call: _Call, env: ShapeEnv) 
         MatchRow(call.names[r.argument], r.param, r.arg, r.symbol, LEVELS[r.level], r.reason)
         for r in found.rows
     )
+    name = ", ".join(v.name for v in binding.vars)
     return BoundaryRow(
-        ", ".join(v.name for v in binding.vars),
+        name,
+        name,
         call.callee,
         call.kind,
         function.name,

@@ -26,7 +26,7 @@ def table(rows: Sequence[BoundaryRow]) -> Table:
         ("call", "in", "callee", "parameter", "says", "argument says", "binds", "level", "why"),
         tuple(
             (
-                c.name,
+                c.called,
                 c.function,
                 f"{c.kind} {c.callee}",
                 r.param,
@@ -64,7 +64,9 @@ def caption(rows: Sequence[BoundaryRow]) -> str:
 
 
 def figure(rows: Sequence[BoundaryRow], symbols: Sequence[str] = (), selected: str = "") -> Svg:
-    """A table of unification for each call around the selected operator."""
+    """A table of unification for each call around the selected operator; dims of a parameter that
+    are literally the same are one row.
+    """
     shown = around(rows, [selected in c.ops for c in rows], SHOWN)
     marks = [
         label(12, 22, "Call boundaries", "i w"),
@@ -88,16 +90,24 @@ def _boundary(c: BoundaryRow, symbols: Sequence[str], marks: list[str], y: float
     result = fit(f"gives {c.result}", 250, mono=True)
     marks += [
         path(f"M12 {y - 14:g}H{RIGHT}", "var(--line2)"),
-        label(12, y, fit(c.name, 190, mono=True), "mono i w", ops=c.ops, title=c.name),
+        label(
+            12,
+            y,
+            fit(c.called, 185),
+            "i w",
+            ops=c.ops,
+            title=f"{c.called}; {c.name} in the program",
+        ),
         label(212, y, fit(said, 190), "", title=said),
         label(RIGHT, y, result, "mono i", anchor="end", symbols=symbols, title=c.result),
     ]
     y += 18
-    for row in c.rows[:MOST]:
+    told = tuple(_told(c.rows))
+    for row in told[:MOST]:
         marks += _row(row, symbols, y)
         y += 16
-    if len(c.rows) > MOST:
-        marks.append(label(24, y, f"and {len(c.rows) - MOST} more", "q"))
+    if len(told) > MOST:
+        marks.append(label(24, y, f"and {len(told) - MOST} more", "q"))
         y += 16
     if not c.rows:
         marks.append(label(24, y, "it takes nothing whose shape is known", "q"))
@@ -125,7 +135,7 @@ def _row(r: MatchRow, symbols: Sequence[str], y: float) -> Iterator[str]:
 
 def _draw(s: OnShow, op: str) -> Drawn:
     c = s.now.compiled
-    rows = s.house.kept("calls", (), lambda: call_boundary.data(c))
+    rows = s.house.kept("calls", (), lambda: call_boundary.data(c, s.house.operators))
     names = tuple(b.name for b in c.program.env.symbols)
     return rows, figure(rows, names, op), table(rows)
 

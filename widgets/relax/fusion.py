@@ -4,8 +4,10 @@ into a group or the reason why it stays out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from explorer.compilation.operators import Operator, label_of
 from explorer.relax.fusion import FusionPlan
 from explorer.relax.fusion import plan as plan_of
 from explorer.relax.fusion.model import Node
@@ -18,12 +20,14 @@ BASELINE = "baseline: what FuseOps would do; Welder's groups are what runs"
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A binding: `evidence` is why it has its kind. `parent` is the position of its immediate
-    post-dominator, -1 for none. `phase` is -1 where it was not taken: `reason` then says why.
-    `group` counts from 1, 0 where it is alone; `anchor`: it is the group's OutEWiseFusable one.
+    """A binding, and what a reader calls it: `evidence` is why it has its kind. `parent` is the
+    position of its immediate post-dominator, -1 for none. `phase` is -1 where it was not taken:
+    `reason` then says why. `group` counts from 1, 0 where it is alone; `anchor`: it is the group's
+    OutEWiseFusable one.
     """
 
     name: str
+    called: str
     label: str
     kind: str
     rank: int
@@ -52,13 +56,15 @@ class FusionRows:
         return RAN if self.ran else BASELINE
 
 
-def data(c: Compiled) -> FusionRows:
-    """The plan that was carried out, else the one that would be."""
+def data(c: Compiled, known: Sequence[Operator] = ()) -> FusionRows:
+    """The plan that was carried out, else the one that would be; `known` are the operators that its
+    nodes are called after.
+    """
     program = lowered(c)
     done = [p for p in c.program.decisions.fusion if isinstance(p, FusionPlan)]
     mine = next((p for p in done if p.graph.function == program.main.name), None)
     plan = mine or plan_of(program, program.main)
-    return of_plan(plan, _origins(c, plan), mine is not None)
+    return of_plan(plan, _origins(c, plan), mine is not None, known)
 
 
 def _origins(c: Compiled, plan: FusionPlan) -> dict[str, tuple[str, ...]]:
@@ -71,7 +77,12 @@ def _origins(c: Compiled, plan: FusionPlan) -> dict[str, tuple[str, ...]]:
     return {}
 
 
-def of_plan(plan: FusionPlan, origins: dict[str, tuple[str, ...]], ran: bool) -> FusionRows:
+def of_plan(
+    plan: FusionPlan,
+    origins: dict[str, tuple[str, ...]],
+    ran: bool,
+    known: Sequence[Operator] = (),
+) -> FusionRows:
     """The rows of a plan."""
     together = [g for g in plan.groups if len(g.members) > 1]
     number = {m: i + 1 for i, g in enumerate(together) for m in g.members}
@@ -81,7 +92,8 @@ def of_plan(plan: FusionPlan, origins: dict[str, tuple[str, ...]], ran: bool) ->
         _row(node, plan, number.get(node.name, 0), node.name in anchors, node.name in ends, origins)
         for node in plan.graph.nodes
     )
-    return FusionRows(rows, len(together), ran)
+    named = (replace(r, called=label_of(known, r.ops) or r.name) for r in rows)
+    return FusionRows(tuple(named), len(together), ran)
 
 
 def _row(
@@ -95,6 +107,7 @@ def _row(
     parent = plan.graph.parent(node.number)
     phase, reason = _fate(node, plan, group, last)
     return NodeRow(
+        node.name,
         node.name,
         node.label,
         node.kind.word,

@@ -32,11 +32,11 @@ def table(rows: FusionRows) -> Table:
         ("node", "kernel", "kind", "evidence", "post-dominator", "group", "phase", "why"),
         tuple(
             (
-                n.name,
+                n.called,
                 n.label,
                 n.kind,
                 n.evidence,
-                nodes[n.parent].name if n.parent >= 0 else "",
+                nodes[n.parent].called if n.parent >= 0 else "",
                 f"{n.group}{', anchor' * n.anchor}" if n.group else "alone",
                 f"taken in phase {n.phase}" if n.phase >= 0 else "refused",
                 n.reason,
@@ -94,7 +94,9 @@ def _node(n: NodeRow, y: float, lines: Sequence[str]) -> Iterator[str]:
     yield stepped("".join(_outcome(n, y, lines)), _moment(n))
     mark = _mark(n)
     room = KIND - NAME - 12 - (text_width(mark) + 8 if mark else 0)
-    yield label(NAME, y, fit(n.name, room, mono=True), "mono i", ops=n.ops, title=n.name)
+    yield label(
+        NAME, y, fit(n.called, room), "i", ops=n.ops, title=f"{n.called}; {n.name} in the program"
+    )
     yield _badge(n, y)
 
 
@@ -170,7 +172,7 @@ def _arcs(
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = s.house.kept("fusion", (), lambda: fusion.data(s.now.compiled))
+    rows = s.house.kept("fusion", (), lambda: fusion.data(s.now.compiled, s.house.operators))
     return rows, figure(rows, op), table(rows)
 
 

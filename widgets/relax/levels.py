@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from explorer.compilation.operators import Operator, head
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -25,7 +26,6 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.stage import Stage
 from widgets.draw.symbol_marks import symbols_of_dims
 from widgets.model.compiled import Compiled
-from widgets.model.operators import Operator, head
 from widgets.relax.shape_words import extents, loops_text
 
 LEVELS = ("operator", "kernel", "library", "host", "view or shape")
@@ -104,7 +104,7 @@ def _call(
 ) -> CallRow:
     ops = tuple(sorted(binding.origin))
     first = head(known[o] for o in ops if o in known)
-    said = "" if first is None else f"{first.op} {first.label}"
+    said = "" if first is None else first.label
     return CallRow(
         ", ".join(v.name for v in binding.vars),
         f"{said} and {len(ops) - 1} more" if said and len(ops) > 1 else said,

@@ -107,13 +107,12 @@ def _call(c: CallRow, main: str, y: float) -> Iterator[str]:
     wide = text_width(c.level)
     yield rect(LEFT, y - 13, FROM - LEFT, PITCH - 2, "none", 'class="ground"', ops=c.ops)
     yield rect(LEFT, y - 11, 4, PITCH - 6, ink, ops=c.ops)
-    name = fit(c.name, FROM - LEFT - 24 - wide, mono=True)
-    yield label(22, y, name, "mono i", ops=c.ops, title=c.name)
+    called = c.operator or c.name
+    name = fit(called, FROM - LEFT - 24 - wide)
+    yield label(22, y, name, "i", ops=c.ops, title=f"{called}; {c.name} in the program")
     yield f'<text x="{FROM - 6:g}" y="{y:g}" text-anchor="end" style="fill:{ink}">{c.level}</text>'
     where = "" if c.function == main else f"in {c.function}: "
-    said = where + (c.operator or c.note or "made by Relax")
-    if c.operator and c.note:
-        said = f"{said}, {c.note}"
+    said = where + (c.note or (f"makes {c.name}" if c.operator else "made by Relax"))
     yield label(22, y + 13, fit(said, FROM - 32), "q", ops=c.ops, title=said)
 
 

@@ -97,12 +97,7 @@ class Rolled:
     sizes: Sizes
     pinned: bool = False
     block: Block | None = None
-    label: str = ""
-
-    @property
-    def title(self) -> str:
-        """What it is called in every picture: as its operator, and as the value that it makes."""
-        return f"{self.label} ({self.binding})" if self.label else self.binding
+    title: str = ""  # what a reader calls the kernel
 
     @property
     def chosen(self) -> Choice | None:

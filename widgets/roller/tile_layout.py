@@ -44,6 +44,7 @@ class TileRows:
     """
 
     kernel: str
+    called: str
     cuts: tuple[Cut, ...]
     micro: Micro | None
     item_bytes: int
@@ -64,22 +65,37 @@ class TileRows:
         return prod(min(c.tile, c.extent) for c in self.cuts) * self.item_bytes
 
 
-def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[TileRows, ...]:
-    """One entry a kernel that Roller has cut, in program order."""
+def data(
+    program: Program,
+    sizes: Mapping[str, int] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> tuple[TileRows, ...]:
+    """One entry a kernel that Roller has cut, in program order; `labels` says what kernels are
+    called.
+    """
     bound = {**program.env.hints, **(sizes or {})}
-    found = []
+    names, found = labels or {}, []
     for b in program.kernel_calls:
         if b.kernel_call.tiling is not None:
             decision = program.decisions.tiling(b.name)
             ops = tuple(sorted(b.origin))
             found.append(
-                _rows(b.name, b.kernel_call.kernel, b.kernel_call.tiling, decision, bound, ops)
+                _rows(
+                    b.name,
+                    names.get(b.name, b.name),
+                    b.kernel_call.kernel,
+                    b.kernel_call.tiling,
+                    decision,
+                    bound,
+                    ops,
+                )
             )
     return tuple(found)
 
 
 def _rows(
     name: str,
+    called: str,
     kernel: Kernel,
     tiling: Tiling,
     decision: TilingDecision | None,
@@ -100,6 +116,7 @@ def _rows(
     )
     return TileRows(
         name,
+        called,
         tuple(cuts),
         tiling.micro if summed else None,
         max(ITEM_BYTES[kernel.dtype(t)] for t in kernel.outputs),
@@ -127,7 +144,7 @@ def table(rows: tuple[TileRows, ...]) -> Table:
         ("kernel", "output", "tile", "tasks", "bytes a task", "registers", "weighed", "refused"),
         tuple(
             (
-                r.kernel,
+                r.called,
                 _sizes(r.cuts, "extent"),
                 _sizes(r.cuts, "tile"),
                 r.tasks,
@@ -154,7 +171,7 @@ def figure(rows: tuple[TileRows, ...], selected: str = "") -> Svg:
     if kernel is None:
         return Svg(680, 60, label(12, 34, "Roller has not run.", "i"), "No tiles")
     marks = [path("M396.5 12V332", "var(--line)"), *_levels(kernel), *_weighed(kernel)]
-    return Svg(680, 352, "".join(marks), f"Tile layout of {kernel.kernel}")
+    return Svg(680, 352, "".join(marks), f"Tile layout of {kernel.called}")
 
 
 def _levels(k: TileRows) -> list[str]:
@@ -305,7 +322,7 @@ def _bar(
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = data(s.now.compiled.program, dict(s.now.sizes))
+    rows = data(s.now.compiled.program, dict(s.now.sizes), s.house.labels)
     return rows, figure(rows, op), table(rows)
 
 

@@ -24,7 +24,6 @@ from explorer.roller.thread_block import in_own_names
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
-from widgets.model.operators import label_of
 from widgets.model.picture import Draw, Drawn, Family, nothing
 from widgets.roller.rolled import Rolled, constructed, weighed
 
@@ -73,7 +72,7 @@ def rolled(s: OnShow, op: str) -> Rolled | None:
         sizes,
         decision.pinned,
         _walls_block(s, name, kernel, sizes) if own and not runs and view.rank < 0 else None,
-        label_of(s.house.operators, binding.origin),
+        s.house.label(name, binding.origin),
     )
 
 

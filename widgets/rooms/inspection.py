@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
+from explorer.compilation.operators import Operator
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.ir.decisions.candidate import Candidate
@@ -20,7 +21,6 @@ from widgets.model.brick_wall import WallRows
 from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
 from widgets.model.on_show import Walls
-from widgets.model.operators import Operator
 from widgets.roller.rolled import timed_words
 from widgets.welder import tile_graph
 
@@ -41,7 +41,7 @@ def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[s
         "fusion": _fusion(house, now, op),
         "placement": _placement(operator, walls),
         "shape": _shape(house, now, op),
-        "memory": _memory(op, plan),
+        "memory": _memory(house, op, plan),
         "rewrites": _rewrites(house, op),
     }
 
@@ -62,27 +62,27 @@ def _stations(
     decision: TilingDecision | None,
     walls: Walls,
     plan: Any,
-) -> list[tuple[str, str, bool]]:
-    found = [("source", f"{operator.op} {operator.name}", False)]
+) -> list[tuple[str, str, bool, str]]:
+    found = [("source", operator.op, False, f"{operator.name} in the file")]
     if binding is None:
-        return [*found, ("no kernel", operator.dropped, False)]
-    members = len(binding.origin)
-    found.append(("binding", binding.vars[0].name, False))
+        return [*found, ("no kernel", operator.dropped, False, "")]
+    members, names = len(binding.origin), house.other_names(binding.name)
     if members > 1:
-        found.append(("welded", f"{members} operators in one", True))
+        found.append(("welded", f"{members} operators in one", True, names))
     if decision is not None:
-        found.append(("tile", short_tile(decision.chosen), False))
+        found.append(("tile", short_tile(decision.chosen), False, ""))
     if isinstance(binding.expr, KernelCall):
-        found.append(("kernel", binding.expr.kernel.name, False))
+        found.append(("kernel", house.label(binding.name), False, names))
     bricks = _bricks(walls.planned, operator.calls)
     if bricks:
         tasks = sum(last - first + 1 for _, first, last in bricks)
-        found.append(("rTasks", f"{tasks} in {count_text(len(bricks), 'brick')}", False))
+        found.append(("rTasks", f"{tasks} in {count_text(len(bricks), 'brick')}", False, ""))
     buffer = (
         next((b for b in plan.buffers if b.name == binding.vars[0].name), None) if plan else None
     )
     if buffer is not None:
-        found.append(("buffer", f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}", True))
+        at = f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}"
+        found.append(("buffer", at, True, ""))
     return found
 
 
@@ -229,13 +229,23 @@ def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
         else "This kernel stands alone."
     )
     rows = [
-        (f"{h.source} → {h.target}", f"handed over at {h.level}, {size_text(h.bytes)}")
+        (
+            f"{house.member(h.source)} → {house.member(h.target)}",
+            f"handed over at {h.level}, {size_text(h.bytes)}",
+        )
         for h in group.handovers
     ]
     rows += [
-        (s.label, s.refused or _taken(s)) for s in group.steps if s.refused or not group.handovers
+        (_merge(house, s.label), s.refused or _taken(s))
+        for s in group.steps
+        if s.refused or not group.handovers
     ]
     return _section(sentence, (), rows)
+
+
+def _merge(house: House, label: str) -> str:
+    """A merge that was weighed, `a into b`, by what its kernels are called."""
+    return " into ".join(map(house.member, label.split(" into ")))
 
 
 def _taken(step: Candidate[bool]) -> str:
@@ -283,7 +293,7 @@ def _shape(house: House, now: Setting, op: str) -> dict[str, Any]:
     )
 
 
-def _memory(op: str, plan: Any) -> dict[str, Any]:
+def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
     mine = [b for b in plan.buffers if op in b.origin] if plan else []
     if not mine:
         return _section(
@@ -291,15 +301,15 @@ def _memory(op: str, plan: Any) -> dict[str, Any]:
         )
     rows = [
         (
-            b.name,
+            house.label(b.name, b.origin),
             size_text(b.bytes),
-            f"alias of {b.alias_of}" if b.alias_of else f"at {b.offset:,}",
+            f"alias of {house.label(b.alias_of)}" if b.alias_of else f"at {b.offset:,}",
             f"calls {b.first}–{b.last}",
         )
         for b in mine
     ]
     return _section(
-        memory_plan.caption(memory_plan.data(plan)) + ".",
+        memory_plan.caption(memory_plan.data(plan, house.labels)) + ".",
         ("buffer", "bytes", "place", "lives"),
         rows,
     )

@@ -178,7 +178,9 @@ class Session:
 
     def knobs(self) -> tuple[Knob, ...]:
         """The knobs at their present values."""
-        return knobs(self.now, self.steps.pinned.setting, self.focus)
+        return knobs(
+            self.now, self.steps.pinned.setting, self.focus, self.house.kernel_of(self.focus)
+        )
 
     # Times
 
@@ -413,7 +415,7 @@ class Session:
         """Pin a tile and compile through; raises BadOption where it is not legal."""
         subject = self.bench.subject(self.now, self.house, op)
         tiling = tiling_of(fields, subject)
-        what = f"tile of {self.house.operators[op].label} → {tiling_text(tiling)}"
+        what = f"tile of {self.house.label(subject.binding)} → {tiling_text(tiling)}"
         return self._go(Step(with_tile(self.now, subject.binding, tiling), what))
 
     # Connections moved by hand

@@ -23,7 +23,6 @@ from explorer.roller.construct.expression import operations_of
 from widgets.model.brick_wall import WallRows
 from widgets.model.house import House
 from widgets.model.knobs import Setting
-from widgets.model.operators import label_of
 from widgets.roller.roofline import roofs
 
 COMPUTE = "compute"
@@ -94,7 +93,7 @@ def data(
     rows = [
         KernelRow(
             call.name,
-            label_of(house.operators, call.ops) or call.name,
+            call.label,
             call.family,
             call.ops,
             floor(kernels[call.name], device, planned.units, sizes),

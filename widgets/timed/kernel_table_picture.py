@@ -57,8 +57,8 @@ def caption(rows: KernelRows) -> str:
 def table(rows: KernelRows) -> Table:
     """One row a kernel."""
     columns = (
-        "kernel", "operator", "family", "operations", "bytes", "floor µs", "bound by", "planned µs",
-        *COLUMNS, "floor ÷ time", "measured ÷ planned",
+        "kernel", "in the program", "family", "operations", "bytes", "floor µs", "bound by",
+        "planned µs", *COLUMNS, "floor ÷ time", "measured ÷ planned",
     )  # fmt: skip
     found = tuple(map(_row, rows.kernels))
     return Table(columns, found, tuple(k.ops for k in rows.kernels), caption(rows))
@@ -72,7 +72,7 @@ def _row(k: KernelRow) -> tuple[Cell, ...]:
     ratio = round(m.median_us / k.planned_us, 3) if m and k.planned_us else ""
     share = f"{k.share:.1%}" if f else ""
     planned = round(k.planned_us, 3)
-    return (k.call, k.label, k.family, *least, planned, *cells(m), share, ratio)
+    return (k.label, k.call, k.family, *least, planned, *cells(m), share, ratio)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

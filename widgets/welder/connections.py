@@ -74,7 +74,7 @@ class _Scene:
         handed = {r.tensor for r in reuse} | self.inside
         own = [r for r in reuse if {self.names[r.source], self.names[r.target]} <= self.inside]
         return StreamRows(
-            w.binding,
+            w.title,
             w.device.name,
             w.own,
             levels,

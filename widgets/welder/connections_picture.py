@@ -32,7 +32,7 @@ def table(rows: ConnectionRows) -> Table:
     s = rows.stream
     readers: dict[str, list[str]] = {}
     for r in s.reuse:
-        readers.setdefault(r.tensor, []).append(s.operators[r.target].name)
+        readers.setdefault(r.tensor, []).append(s.operators[r.target].label)
     columns = ("value", "written by", "read by", "shape", "bytes", "level", "can be moved")
     shown = [slot for slot in s.slots if slot.tensor in readers]
     found = tuple(
@@ -92,7 +92,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
     program = outcome.program if outcome else None
     if program is None:
         program = view.program_for(s, found.device)
-    found = view.regrouped(s.now, found, program, op)
+    found = view.regrouped(s, found, program, op)
     graph = program.decisions.tile_graph
     assert graph is not None
     sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}

@@ -80,7 +80,7 @@ def data(welded: Welded) -> CurveRows:
     whole = _largest(welded.points)
     points = tuple(_point(cost, whole) for cost in welded.points)
     return CurveRows(
-        welded.binding,
+        welded.title,
         welded.device.name,
         welded.own,
         memory.name,

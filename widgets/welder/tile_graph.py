@@ -13,6 +13,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
 from explorer.ir.types import Tensor
 from widgets.draw.table import Table, count_text, size_text
+from widgets.model.house import House
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +96,14 @@ def of_operator(groups: tuple[Group, ...], op: str) -> Group | None:
     return mine or max(groups, key=lambda g: len(g.members), default=None)
 
 
-def table(groups: tuple[Group, ...]) -> Table:
+def table(groups: tuple[Group, ...], house: House) -> Table:
     """One row a group."""
     return Table(
         ("group", "members", "bytes before", "bytes after", "handed over at"),
         tuple(
             (
-                g.name,
-                " → ".join(g.members),
+                house.label(g.name, g.ops),
+                " → ".join(map(house.member, g.members)),
                 g.bytes_before,
                 g.bytes_after,
                 ", ".join(sorted({h.level for h in g.handovers})),

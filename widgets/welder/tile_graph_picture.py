@@ -10,6 +10,7 @@ from explorer.ir.stage import Stage
 from widgets.draw import theme
 from widgets.draw.svg import Svg, fit, label, path_end, rect, text_width, together, wrapped
 from widgets.draw.table import size_text
+from widgets.model.house import House
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.welder import tile_graph
@@ -21,8 +22,8 @@ CHIP, MOST_CHIPS, MOST_GROUPS = 10.0, 11, 400
 FAMILIES = {"elementwise": "elementwise", "reduction": "reduction"}
 
 
-def figure(groups: Sequence[Group], selected: str = "", convs: Collection[str] = ()) -> Svg:
-    """The groups in program order, `convs` naming operators that are convolutions."""
+def figure(groups: Sequence[Group], house: House, selected: str = "") -> Svg:
+    """The groups in program order."""
     if not groups:
         return Svg(680, 60, label(12, 34, "Welder has not run.", "i"), "No tile graph")
     found = tuple(groups)
@@ -33,11 +34,12 @@ def figure(groups: Sequence[Group], selected: str = "", convs: Collection[str] =
         said += f"; the {len(shown)} that move most are drawn, all are in the table"
     marks = [label(LEFT, 20, fit(said, RIGHT - LEFT), "i w", title=said), *_legend(40.0)]
     most = max((g.bytes_before for g in shown), default=1) or 1
+    convs = {o.name for o in house.operators if o.family == "conv"}
     wide = (RIGHT - LEFT - BETWEEN * (ACROSS - 1)) / ACROSS
     for n, g in enumerate(shown):
         x = LEFT + n % ACROSS * (wide + BETWEEN)
         y = TOP + n // ACROSS * (HIGH + BETWEEN)
-        marks.append(together(_group(g, x, y, wide, most, convs), g.ops))
+        marks.append(together(_group(g, house, x, y, wide, most, convs), g.ops))
     high = TOP + -(-len(shown) // ACROSS) * (HIGH + BETWEEN) + 4
     return Svg(WIDTH, high, "".join(marks), f"Tile graph: {said}", selected)
 
@@ -52,21 +54,23 @@ def _shown(groups: Sequence[Group], on: Group | None) -> list[Group]:
 
 
 def _group(
-    g: Group, x: float, y: float, wide: float, most: int, convs: Collection[str]
+    g: Group, house: House, x: float, y: float, wide: float, most: int, convs: Collection[str]
 ) -> Iterator[str]:
     count = len(g.members)
     kernels = f"{count} kernel{'s' * (count != 1)}"
     plan = f", task tile in {g.plan.level}" if g.plan else ""
     levels = ", ".join(sorted({h.level for h in g.handovers}))
+    name = house.label(g.name, g.ops)
     said = (
-        f"{g.name}: {kernels}{f', handed over at {levels}' if levels else ''}{plan}; "
-        f"{size_text(g.bytes_before)} to and from memory apart, {size_text(g.bytes_after)} welded"
+        f"{name}: {kernels}{f', handed over at {levels}' if levels else ''}{plan}; "
+        f"{size_text(g.bytes_before)} to and from memory apart, {size_text(g.bytes_after)} welded\n"
+        f"{house.other_names(g.name)}"
     )
     edge = f'rx="4" stroke="var(--{"edge" if count > 1 else "line2"})" class="ground"'
     fill = "var(--tint)" if count > 1 else "var(--pane)"
     yield rect(x, y, wide, HIGH, fill, edge, title=said, ops=g.ops)
     room = (wide - 16 - text_width(kernels)) / 1.07  # names are bold
-    yield label(x + 6, y + 15, fit(path_end(g.name), room), "i w", ops=g.ops, title=said)
+    yield label(x + 6, y + 15, fit(path_end(name), room), "i w", ops=g.ops, title=said)
     yield label(x + wide - 6, y + 15, kernels, "q", anchor="end")
     conv = bool(set(g.ops) & set(convs))
     for i, kind in enumerate(g.kinds[:MOST_CHIPS]):
@@ -118,8 +122,7 @@ def _legend(y: float) -> Iterator[str]:
 
 def _draw(s: OnShow, op: str) -> Drawn:
     rows = tile_graph.data(s.now.compiled.program, dict(s.now.sizes))
-    convs = [o.name for o in s.house.operators if o.family == "conv"]
-    return rows, figure(rows, op, convs), tile_graph.table(rows)
+    return rows, figure(rows, s.house, op), tile_graph.table(rows, s.house)
 
 
 PICTURE = Picture(

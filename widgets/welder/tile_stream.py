@@ -97,7 +97,7 @@ def data(welded: Welded) -> StreamRows:
     operators = tuple(_operators(kernel, welded.names))
     reuse = tuple(_reuse(plan, operators))
     return StreamRows(
-        welded.binding,
+        welded.title,
         welded.device.name,
         welded.own,
         levels,

@@ -74,6 +74,7 @@ def welded(s: OnShow, op: str) -> Welded | None:
         apart,
         (sum(g.bytes_before for g in graph.groups), sum(g.bytes_after for g in graph.groups)),
         {o.name: o.label for o in s.house.operators},
+        s.house.label(group.name, group.origin),
     )
 
 
@@ -93,16 +94,17 @@ def program_for(s: OnShow, device: Device) -> Program:
     return found
 
 
-def regrouped(now: Setting, w: Welded, program: Program, op: str) -> Welded:
+def regrouped(s: OnShow, w: Welded, program: Program, op: str) -> Welded:
     """The same view of a program whose groups are others."""
     graph = program.decisions.tile_graph
     groups = graph.groups if graph else ()
     group = next((g for g in groups if op and op in g.origin), None)
     group = group or next((g for g in groups if w.binding in g.members), w.group)
     kernel = kernels_of(program).get(group.name, w.kernel)
-    plan = plan_group(_bound(now, kernel), w.device)
-    ops = tuple(sorted(group.origin))
-    return replace(w, binding=group.name, kernel=kernel, group=group, plan=plan, ops=ops)
+    plan = plan_group(_bound(s.now, kernel), w.device)
+    ops, title = tuple(sorted(group.origin)), s.house.label(group.name, group.origin)
+    found = replace(w, binding=group.name, kernel=kernel, group=group, plan=plan, ops=ops)
+    return replace(found, title=title)
 
 
 def greatest_groups(s: OnShow, count: int) -> tuple[str, ...]:

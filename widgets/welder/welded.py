@@ -20,7 +20,7 @@ class Welded:
     `plan` is on show, `used` is in use; `points` are the tiles of the curve, small ones first, and
     `rank` is the one on show, -1 for the plan in use. `apart` are the plans of the kernels that the
     group was made of, `program` bytes to and from memory of all groups, apart and welded. `names`
-    says what the source operators are called.
+    says what the source operators are called, `title` what the kernel is.
     """
 
     binding: str
@@ -36,6 +36,7 @@ class Welded:
     apart: tuple[GroupPlan, ...] = ()
     program: tuple[int, int] = (0, 0)
     names: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
 
     @property
     def in_use(self) -> bool:

@@ -19,6 +19,7 @@ from explorer.cli.explained import (
     roller,
     welder,
 )
+from explorer.cli.explained.called import meant
 from explorer.errors import BadOption
 from explorer.ir.stage import SYSTEMS, Stage
 
@@ -40,7 +41,7 @@ def main(given: Sequence[str]) -> int:
     run_flags(parser)
     add = parser.add_argument
     add("--stage", type=system, metavar="STAGE", help=f"a stage, or {', '.join(SYSTEMS)}")
-    add("--op", metavar="NAME", help="an operator of the source, or a kernel")
+    add("--op", metavar="NAME", help="an operator or a kernel, as the file or a picture has it")
     add(
         "--rewrites",
         action="store_true",
@@ -79,15 +80,16 @@ def answer(flags: Namespace) -> Answer:
         needed = Stage.RAMMED  # the ways of loops are weighed by walls
     inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen, needed.name)
+    op = meant(c, flags.op)
     if flags.rewrites:
-        return rewrites.rewrites(c, flags.op)
+        return rewrites.rewrites(c, op)
     if stage == Stage.RAMMED:
-        return rammer.wall(c, flags.op, bound, inputs if flags.target in HERE else None)
+        return rammer.wall(c, op, bound, inputs if flags.target in HERE else None)
     if stage == Stage.PLANNED:
-        return memory.memory(c, flags.op, bound)
+        return memory.memory(c, op, bound)
     if flags.stage is None:
-        return _both(welder.groups(c, flags.op), roller.tiles(c, flags.op))
-    return DECISIONS.get(stage, program.program)(c, flags.op)
+        return _both(welder.groups(c, op), roller.tiles(c, op))
+    return DECISIONS.get(stage, program.program)(c, op)
 
 
 def _both(merges: Answer, tiles: Answer) -> Answer:

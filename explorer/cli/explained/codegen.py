@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
+from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import table
 from explorer.roller.thread_block import PREDICTED
@@ -32,12 +33,19 @@ def code(c: Compilation, op: str | None) -> Answer:
     }
     if op is not None:
         return Answer(data, "\n\n".join(f"# {k.name}\n{k.source}" for k in found))
+    called = labels(c)
     rows = [
-        (k.name, k.code.key[:12], str(uses[k.code.key]), f"{len(k.source.splitlines()):,}")
+        (
+            called[k.name],
+            k.name,
+            k.code.key[:12],
+            str(uses[k.code.key]),
+            f"{len(k.source.splitlines()):,}",
+        )
         for k in found
     ]
-    head = ("kernel", "code", ">calls of it", ">lines of source")
-    return Answer(data, table(head, shortened(rows, op, 4)))
+    head = ("kernel", PROGRAM, "code", ">calls of it", ">lines of source")
+    return Answer(data, table(head, shortened(rows, op, 5)))
 
 
 def _blocks(c: Compilation, op: str | None) -> Answer:

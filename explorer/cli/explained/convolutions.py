@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.explained.find import about, shortened
 from explorer.cli.text import duration, table
@@ -23,8 +24,22 @@ def algorithms(c: Compilation, op: str | None) -> tuple[list[AlgorithmDecision],
     ]
     if not found:
         return found, ""
+    called = labels(c)
     if op is not None:
-        parts = (f"\n  {a.binding}: algorithms weighed\n{candidates(a.candidates)}" for a in found)
+        names = [called.get(a.binding, a.binding) for a in found]
+        parts = (
+            f"\n  {name}: algorithms weighed\n{candidates(a.candidates)}"
+            for name, a in zip(names, found, strict=True)
+        )
         return found, "\n".join(parts)
-    rows = [(a.binding, a.chosen, duration(a.candidates[0].cost_us)) for a in found]
-    return found, "\n" + table(("convolution", "algorithm", ">modelled"), shortened(rows, op, 3))
+    rows = [
+        (
+            called.get(a.binding, a.binding),
+            a.binding,
+            a.chosen,
+            duration(a.candidates[0].cost_us),
+        )
+        for a in found
+    ]
+    head = ("convolution", PROGRAM, "algorithm", ">modelled")
+    return found, "\n" + table(head, shortened(rows, op, 4))

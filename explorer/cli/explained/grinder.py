@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
+from explorer.cli.explained.called import labels
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.text import counted, duration, table
 from explorer.ir.decisions.control import COSTS_ARE_OF, ControlDecision, TaskTree
@@ -19,7 +20,7 @@ MOST = 8  # loops and branches whose ways are listed for a whole model
 def tasks(c: Compilation, op: str | None) -> Answer:
     """The tree of uTasks, then the ways of its loops and branches with their predicted times."""
     tree = c.program.decisions.tasks
-    lines = ["there is no uTask"] if tree is None else list(_branches(tree, op, ""))
+    lines = ["there is no uTask"] if tree is None else list(_branches(tree, op, "", labels(c)))
     origins = {} if tree is None else dict(_origins(tree))
     found = [
         d
@@ -49,14 +50,17 @@ def _origins(tree: TaskTree) -> Iterator[tuple[str, frozenset[str]]]:
         yield from _origins(part)
 
 
-def _branches(tree: TaskTree, op: str | None, indent: str) -> Iterator[str]:
+def _branches(
+    tree: TaskTree, op: str | None, indent: str, called: Mapping[str, str]
+) -> Iterator[str]:
     if op is not None and op not in tree.origin and op not in (tree.name, tree.binding):
         for part in tree.parts:
-            yield from _branches(part, op, indent)
+            yield from _branches(part, op, indent, called)
         return
     unit = COSTS_ARE_OF.get(tree.kind) if tree.parts else None
     barriers = f", {counted(tree.barriers_per_trip, 'barrier')} a {unit}" if unit else ""
     reason = f": {tree.reason}" if tree.reason else ""
-    yield f"{indent}{tree.kind} {tree.name}, on the {tree.level}{barriers}{reason}"
+    name = called.get(tree.binding, tree.name) if tree.kind == "operator" else tree.name
+    yield f"{indent}{tree.kind} {name}, on the {tree.level}{barriers}{reason}"
     for part in tree.parts:
-        yield from _branches(part, None, indent + "  ")
+        yield from _branches(part, None, indent + "  ", called)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
+from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import percent, size, table
 
@@ -20,11 +21,20 @@ def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
     found = [b for b in plan.buffers if about(op, b.name, b.origin)]
     if op is not None and not found:
         raise no_such(c, op, (b.name for b in plan.buffers))
+    called = labels(c)
     rows = [
-        (b.name, size(b.bytes), f"{b.offset:,}", f"{b.first}–{b.last}", b.formula or "", b.alias_of)
+        (
+            called.get(b.name, b.name),
+            b.name,
+            size(b.bytes),
+            f"{b.offset:,}",
+            f"{b.first}–{b.last}",
+            b.formula or "",
+            called.get(b.alias_of, b.alias_of),
+        )
         for b in found
     ]
-    head = ("buffer", ">size", ">at byte", ">calls", "elements", "same bytes as")
+    head = ("buffer", PROGRAM, ">size", ">at byte", ">calls", "elements", "same bytes as")
     share = f", {percent(plan.planned_bytes / plan.naive_bytes)} of it" if plan.naive_bytes else ""
     note = (
         f"\n\n  {size(plan.planned_bytes)} of arena; one buffer each would take "
@@ -45,7 +55,7 @@ def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
         "buffers": found,
         "storages": plan.storages,
     }
-    said = table(head, shortened(rows, op, 6)) + note
+    said = table(head, shortened(rows, op, 7)) + note
     return Answer(data, said + _reasons(found, op) + _storages(plan, op))
 
 

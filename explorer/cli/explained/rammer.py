@@ -9,6 +9,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
+from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import correlation, counted, duration, percent, signed_percent, table
 from explorer.ir.calls import FunctionCall, Loop
@@ -64,7 +65,7 @@ def wall(
     }
     parts = [
         walls(planned, measured),
-        _call_table(calls, op),
+        _call_table(calls, op, labels(c)),
         *trips(c, sizes),
         *unprinted(c, sizes),
     ]
@@ -161,11 +162,18 @@ def pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
     return duration(planned_us), duration(measured_us), off
 
 
-def _call_table(calls: Sequence[CallTime], op: str | None) -> str:
+def _call_table(calls: Sequence[CallTime], op: str | None, called: Mapping[str, str]) -> str:
+    """One row a call; one of a loop's body, `loop/call`, is called as it is there."""
     rows = [
-        (row.call, str(row.bricks), *pair(row.planned_us, row.measured_us), ", ".join(row.origins))
+        (
+            called.get(row.call.split("/")[-1], row.call),
+            row.call,
+            str(row.bricks),
+            *pair(row.planned_us, row.measured_us),
+            ", ".join(row.origins),
+        )
         for row in calls
     ]
-    cut = [(*row[:-1], row[-1] if len(row[-1]) < 60 else f"{row[-1][:57]}…") for row in rows]
-    head = ("call", ">bricks", ">planned", ">measured", ">plan is off by", "from")
-    return table(head, shortened(cut, op, 6))
+    cut = [(*row[:-1], row[-1] if len(row[-1]) < 40 else f"{row[-1][:37]}…") for row in rows]
+    head = ("call", PROGRAM, ">bricks", ">planned", ">measured", ">plan is off by", "from")
+    return table(head, shortened(cut, op, 7))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
+from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such
 from explorer.cost.bound import bind_kernel
 from explorer.errors import BadOption, CheckFailed
@@ -27,10 +28,10 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
     calls = [b for b in c.program.kernel_calls if about(op, b.name, b.origin)]
     if not calls:
         raise no_such(c, op or "", {b.name: b.origin for b in c.program.kernel_calls})
-    gpu = c.device.kind != "cpu"
+    called, gpu = labels(c), c.device.kind != "cpu"
     data, parts = [], [f"{PREDICTED.format(c.device.name)}\n"] if gpu else []
     for b in calls:
-        parts.append(f"{b.name}, from {', '.join(sorted(b.origin))}")
+        parts.append(f"{called[b.name]}: {b.name} {PROGRAM}, from {', '.join(sorted(b.origin))}")
         told: dict[str, object] = {"kernel": b.name}
         try:
             found = [(n, print_tile_program(p)) for n, p in _steps(c, b.name, b.kernel_call)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
+from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.candidates import candidates, why
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import duration, table
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def tiles(c: Compilation, op: str | None) -> Answer:
     """The tile of each kernel; for one operator every candidate, its cost or its refusal."""
-    origins = {b.name: b.origin for b in c.program.kernel_calls}
+    origins, called = {b.name: b.origin for b in c.program.kernel_calls}, labels(c)
     found = [
         t
         for t in c.program.decisions.tilings
@@ -28,11 +29,12 @@ def tiles(c: Compilation, op: str | None) -> Answer:
         raise no_such(c, op, origins)
     data = {
         "stage": c.stage,
-        "kernels": [_tiling(t, origins) for t in found],
+        "kernels": [{**_tiling(t, origins), "called": called[t.binding]} for t in found],
     }
     if op is None:
         rows = [
             (
+                called[t.binding],
                 t.binding,
                 t.candidates[0].label,
                 duration(t.candidates[0].cost_us),
@@ -41,10 +43,11 @@ def tiles(c: Compilation, op: str | None) -> Answer:
             for t in found
         ]
         return Answer(
-            data, table(("kernel", "tile", ">a task", "of which"), shortened(rows, op, 4))
+            data, table(("kernel", PROGRAM, "tile", ">a task", "of which"), shortened(rows, op, 5))
         )
     parts = [
-        f"{t.binding}, from {', '.join(sorted(origins[t.binding]))}\n"
+        f"{called[t.binding]}: {t.binding} {PROGRAM}, "
+        f"from {', '.join(sorted(origins[t.binding]))}\n"
         f"{candidates(t.candidates)}{_efficient(t)}{_measured(t)}"
         for t in found
     ]

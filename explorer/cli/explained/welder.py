@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
+from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.explained.convolutions import algorithms
 from explorer.cli.explained.find import about, no_such, shortened
@@ -23,8 +24,10 @@ def groups(c: Compilation, op: str | None) -> Answer:
     if op is not None and not found:
         raise no_such(c, op, (g.name for g in graph.groups) if graph else ())
     before, after = sum(g.bytes_before for g in found), sum(g.bytes_after for g in found)
+    called = labels(c)
     rows = [
         (
+            called.get(g.name, g.name),
             g.name,
             str(len(g.members)),
             size(g.bytes_before),
@@ -34,11 +37,18 @@ def groups(c: Compilation, op: str | None) -> Answer:
         for g in found
     ]
     lines = [
-        table(("group", ">kernels", ">apart", ">welded", "made of"), shortened(rows, op, 5)),
+        table(
+            ("group", PROGRAM, ">kernels", ">apart", ">welded", "made of"),
+            shortened(rows, op, 6),
+        ),
         f"\n  {size(before)} to and from memory apart, {size(after)} welded",
     ]
     if op is not None:
-        lines += [f"\n  {g.name}: merges weighed\n{candidates(g.steps)}" for g in found if g.steps]
+        lines += [
+            f"\n  {called.get(g.name, g.name)}: merges weighed\n{candidates(g.steps)}"
+            for g in found
+            if g.steps
+        ]
     convolutions, text = algorithms(c, op)
     lines += [text] if text else []
     policy = "" if graph is None else graph.policy
