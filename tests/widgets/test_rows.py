@@ -19,7 +19,7 @@ from widgets.draw.svg import fit, text_width
 from widgets.grinder import task_tree
 from widgets.memory import memory_plan
 from widgets.model import brick_wall, dataflow_graph, stage_strip
-from widgets.program import dataflow_picture, program_diff
+from widgets.program import dataflow_picture, program_diff, stages_picture
 from widgets.program.generated_source import line_origins
 from widgets.rammer import png, race_chart
 from widgets.roller import tile_layout
@@ -55,10 +55,12 @@ def test_rows_are_had_without_jupyter() -> None:
         data(C, "cellar")
 
 
-def test_a_stage_that_only_decided_counts_one_change() -> None:
+def test_a_stage_that_only_decided_changed_no_line_and_says_so() -> None:
     cells = {c.stage: c for c in stage_strip.data(C)}
     assert cells["TYPED"].changes == 0
-    assert cells["TASKED"].changes == 1
+    assert cells["TASKED"].changes == 0 and cells["TASKED"].decided and not cells["TYPED"].decided
+    rows = stages_picture.table(tuple(cells.values())).rows
+    assert ("TASKED", "decided") in {(row[0], row[3]) for row in rows}
     assert cells["LEGALIZED"].changes == 5
     assert cells["WELDED"].kept and not cells["ROLLED"].kept
     assert "DIFFERENTIATED" not in cells

@@ -1,17 +1,17 @@
-// The stages in their order: name, seconds, new or kept, changes, and whether the values were checked.
+// The stages in their order: name, seconds, new or kept, changes or only decisions, and whether the values were checked.
 import { h, put, icon, plural } from "./dom.js";
 
 /** Fill the strip; `now` is the current stage, `pick(name)` makes another one current. */
 export function drawStages(strip, cells, now, pick) {
   const longest = Math.max(...cells.map(c => c.seconds), 1e-9);
   put(strip, cells.map(cell => {
-    const same = cell.ran && !cell.changes, kind = !cell.ran ? "out" : cell.kept ? "" : "new";
+    const same = cell.ran && !cell.changes && !cell.decided, kind = !cell.ran ? "out" : cell.kept ? "" : "new";
     const why = !cell.ran ? "not run" : cell.kept ? "from memory: nothing before it changed" : "run by the last change";
     return h("button", {
       class: `stage ${kind}${same ? " same" : ""}`, type: "button", "aria-current": cell.stage === now ? "step" : null, "data-stage": cell.stage, tabindex: cell.stage === now ? 0 : -1,
-      title: `${cell.promise}\n${why}`, onclick: () => pick(cell.stage),
+      title: `${cell.promise}\n${why}${cell.decided && !cell.changes ? "\nno line of the program changed: what was decided is in its pictures" : ""}`, onclick: () => pick(cell.stage),
     }, h("span", { class: "n" }, cell.stage), badge(cell.checked), time(cell),
-      h("span", { class: "c" }, !cell.ran ? "" : cell.changes ? plural(cell.changes, "change") : "no change"),
+      h("span", { class: "c" }, !cell.ran ? "" : cell.changes ? plural(cell.changes, "change") : cell.decided ? "decided" : "no change"),
       h("span", { class: "t", style: `width:max(2px,${cell.seconds / longest * 100}%)` }));
   }));
 }

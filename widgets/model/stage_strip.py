@@ -18,8 +18,8 @@ OPTIONAL = frozenset({Stage.DIFFERENTIATED})  # shown only where it did somethin
 class StageCell:
     """One stage and its steps (positions in `Compilation.snapshots`).
 
-    `changes` counts the bindings of the program after it that were not there before; `checked` is
-    None where nothing was checked.
+    `changes` counts the bindings of the program after it that were not there before, `decided` says
+    whether decisions were taken; `checked` is None where nothing was checked.
     """
 
     stage: str
@@ -30,6 +30,7 @@ class StageCell:
     changes: int
     checked: None | bool | str
     ran: bool = True
+    decided: bool = False
 
 
 def data(c: Compiled) -> tuple[StageCell, ...]:
@@ -37,8 +38,7 @@ def data(c: Compiled) -> tuple[StageCell, ...]:
     return tuple(
         _cell(c, stage)
         for stage in Stage
-        if stage not in OPTIONAL
-        or any(s.stage == stage and changes(s.before, s.after) for s in c.snapshots)
+        if stage not in OPTIONAL or any(s.stage == stage and _did(s) for s in c.snapshots)
     )
 
 
@@ -54,6 +54,7 @@ def _cell(c: Compiled, stage: Stage) -> StageCell:
         sum(changes(s.before, s.after) for s in mine),
         _checked(mine),
         ran=bool(mine) or stage <= c.program.stage,
+        decided=any(map(_decided, mine)),
     )
 
 
@@ -65,9 +66,16 @@ def _checked(steps: Iterable[Snapshot]) -> None | bool | str:
 
 
 def changes(before: Program, after: Program) -> int:
-    """How many bindings of `after` are new or different; 1 where only decisions were taken."""
+    """How many bindings of `after` are new or different."""
     if before is after:
         return 0
     old = {b.vars: b for _, b in before.bindings()}
-    count = sum(old.get(b.vars) != b for _, b in after.bindings())
-    return count or int(before.decisions is not after.decisions)
+    return sum(old.get(b.vars) != b for _, b in after.bindings())
+
+
+def _decided(step: Snapshot) -> bool:
+    return step.before.decisions is not step.after.decisions
+
+
+def _did(step: Snapshot) -> bool:
+    return _decided(step) or changes(step.before, step.after) > 0

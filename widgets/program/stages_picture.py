@@ -15,7 +15,14 @@ def table(cells: tuple[StageCell, ...]) -> Table:
     return Table(
         ("stage", "seconds", "run", "changes", "checked"),
         tuple(
-            (c.stage, round(c.seconds, 4), _state(c), c.changes, _mark(c.checked)) for c in cells
+            (
+                c.stage,
+                round(c.seconds, 4),
+                _state(c),
+                c.changes or ("decided" if c.decided else 0),
+                _mark(c.checked),
+            )
+            for c in cells
         ),
     )
 
@@ -41,7 +48,7 @@ def figure(cells: tuple[StageCell, ...]) -> Svg:
     marks = []
     for i, cell in enumerate(cells):
         x = i * wide
-        style = "i w" if cell.changes else "q"
+        style = "i w" if cell.changes or cell.decided else "q"
         marks += [
             rect(
                 x + 0.5, 0.5, wide - 1, 51, "var(--app)", 'stroke="var(--line)"', title=cell.promise
