@@ -15,7 +15,7 @@ from widgets.draw.theme import family_token
 from widgets.grinder.iterations import IterationRows, Node, Shown, data, loops
 from widgets.model.brick_wall import NAMES
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Family, Picture
+from widgets.model.picture import Drawn, Family, Picture, controls
 
 WIDTH, LEFT, RIGHT, X0 = 780.0, 12.0, 768.0, 84.0
 TOP, FLOOR = 66.0, 122.0  # of the times of all trips
@@ -211,11 +211,7 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     known, mine = loops(s.walls.measured), _loop(s)
     if not known:
         return {}
-    device = s.now.compiled.device.name
-    more = [["loop", "loop", list(known), known.index(mine)]]
-    return {
-        "devices": [device], "device": device, "tiles": [], "rank": -1, "note": "", "more": more,
-    }  # fmt: skip
+    return controls(s, ("loop", "loop", list(known), known.index(mine)))
 
 
 TRIPS = Family("trips", _controls)

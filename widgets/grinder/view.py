@@ -10,7 +10,7 @@ from explorer.errors import BadOption
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Crossing
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Family
+from widgets.model.picture import Family, controls
 
 AS_IT_IS = "as it is"  # of the device
 LAUNCHES = (AS_IT_IS, "0.1 µs", "1 µs", "5 µs", "20 µs", "100 µs")
@@ -62,24 +62,14 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     names = [x.loop for x in crossings(s)]
     launch, barrier = s.view.launch or AS_IT_IS, s.view.barrier or AS_IT_IS
     own = s.now.compiled.device.kind == "cpu"
-    return {
-        "devices": [s.now.compiled.device.name],
-        "device": s.now.compiled.device.name,
-        "tiles": [],
-        "rank": -1,
-        "note": "",
-        "more": [
-            ["loop", "loop", names, names.index(found.loop)],
-            ["launch", "a launch takes", list(LAUNCHES), LAUNCHES.index(launch)],
-            [
-                "barrier",
-                "a barrier takes",
-                list(BARRIERS),
-                BARRIERS.index(barrier),
-            ],
-        ],
-        "action": ["crossing", "Measure its ways", {"loop": found.loop}] if own else [],
-    }
+    plain = controls(
+        s,
+        ("loop", "loop", names, names.index(found.loop)),
+        ("launch", "a launch takes", list(LAUNCHES), LAUNCHES.index(launch)),
+        ("barrier", "a barrier takes", list(BARRIERS), BARRIERS.index(barrier)),
+    )
+    action = ["crossing", "Measure its ways", {"loop": found.loop}]
+    return {**plain, "action": action if own else []}
 
 
 def _about(s: OnShow, op: str) -> tuple[str, ...]:

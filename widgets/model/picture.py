@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -94,6 +94,15 @@ class Picture:
             "live": self.live,
             "below": self.below.name if self.below else "",
         }
+
+
+def controls(s: OnShow, *more: Sequence[Any]) -> dict[str, Any]:
+    """What may be chosen in a picture of the device that was compiled for, without tiles: of each
+    of `more` its name, its title, its values and which of them is on show.
+    """
+    device = s.now.compiled.device.name
+    plain = {"devices": [device], "device": device, "tiles": [], "rank": -1, "note": ""}
+    return {**plain, "more": [list(one) for one in more]}
 
 
 def nothing(said: str) -> Drawn:

@@ -16,7 +16,7 @@ from widgets.model.hand import Hand
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow, Times, View, Walls
-from widgets.model.picture import Picture
+from widgets.model.picture import Picture, controls
 from widgets.program import program_diff
 from widgets.program.generated_source import LANGUAGES, line_origins
 from widgets.program.generated_source import data as source_data
@@ -142,18 +142,17 @@ def picture(
     return found
 
 
-def _with_clock(s: Seen, picture: Picture, op: int, name: str, controls: Any) -> Any:
+def _with_clock(s: Seen, picture: Picture, op: int, name: str, chosen: Any) -> Any:
     """What may be chosen, with the button of what can be measured."""
     assert picture.clock is not None
-    device = s.now.compiled.device
-    plain = {"devices": [device.name], "device": device.name, "tiles": [], "rank": -1, "note": ""}
+    device, found = s.now.compiled.device, chosen or controls(s)
     own = device.kind == "cpu" and s.view.device in ("", device.name)
     if not own or picture.clock.about(s, name) is None:
-        return controls or plain
+        return found
     asked: dict[str, Any] = {"room": picture.name, "op": op}
     if s.view.symbol:
         asked["symbol"] = s.view.symbol
-    return {**(controls or plain), "action": ["clock", picture.clock.title, asked]}
+    return {**found, "action": ["clock", picture.clock.title, asked]}
 
 
 def _more(

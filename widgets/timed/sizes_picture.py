@@ -13,7 +13,7 @@ from widgets.model.compiled import Arrays
 from widgets.model.house import House
 from widgets.model.knobs import Setting, symbols
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Clock, Drawn, Family, Picture
+from widgets.model.picture import Clock, Drawn, Family, Picture, controls
 from widgets.timed.clocked import COLUMNS, cells
 from widgets.timed.sizes import SizeRows, data, measuring
 
@@ -95,10 +95,9 @@ def _measured(
 def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     """Which symbol, where there are several."""
     names = list(symbols(s.now.compiled.model.program))
-    device = s.now.compiled.device.name
-    more = [["symbol", "symbol", names, names.index(symbol_of(s))]] if len(names) > 1 else []
-    plain = {"devices": [device], "device": device, "tiles": [], "rank": -1, "note": ""}
-    return {**plain, "more": more}
+    if len(names) < 2:
+        return controls(s)
+    return controls(s, ("symbol", "symbol", names, names.index(symbol_of(s))))
 
 
 PICTURE = Picture(
