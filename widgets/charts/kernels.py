@@ -70,10 +70,12 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
     most = min(cut, max(ends, default=1.0))
     figure.update_layout(barmode="overlay", meta=rows_high(len(shown)))
     figure.update_xaxes(
-        title="time of a kernel on its busiest unit (µs)", range=[0, 1.18 * most], side="top"
+        title="time of a kernel on its busiest unit (µs), longest first",
+        range=[0, 1.18 * most],
+        side="top",
     )
     figure.update_yaxes(
-        title="kernel (longest first)",
+        title="kernel",
         categoryorder="array",
         categoryarray=names,
         autorange="reversed",

@@ -35,9 +35,9 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
             hovertemplate="%{customdata}<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.3, meta=rows_high(len(names)))
-    figure.update_xaxes(title="rTasks × time of one (µs)")
+    figure.update_xaxes(title="rTasks × time of one (µs), most work first")
     figure.update_yaxes(
-        title="rOperator (most work first)",
+        title="rOperator",
         categoryorder="array",
         categoryarray=names,
         autorange="reversed",
