@@ -1,7 +1,8 @@
-"""The chapters of the course as pages of the site: what a reader of the notebooks reads, unrun.
+"""The chapters of the course as pages of the site, what a reader of the notebooks reads, unrun; and
+the glossary, which pages of Ironworks tell on hover.
 
 MkDocs calls `on_files` while it builds (`hooks` in mkdocs.yml), so that no copy of a chapter lies
-beside its notebook.
+beside its notebook, nor one of the glossary.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+GLOSSARY = Path(__file__).parents[1] / "widgets/model/glossary.md"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The files of docs/, with `course/` beside them."""
+    """The files of docs/, with `course/` and the glossary beside them."""
     from mkdocs.structure.files import File
 
     for name, text in pages().items():
         files.append(File.generated(config, f"course/{name}.md", content=text))
+    words = GLOSSARY.read_text("utf-8")
+    files.append(File.generated(config, GLOSSARY.name, content=words))
     return files
 
 

@@ -91,6 +91,7 @@ def rooms(
     }
     if named:
         parts["names"] = [o.name for o in session.house.operators]
+        parts["labels"] = [o.label for o in session.house.operators]
     with opened(browser, folder, session, {"parts": parts}, **window) as page:
         page.wait_for_selector(".room .picture :is(svg.pic, .chart)")
         yield page

@@ -13,6 +13,7 @@ from tests.browser.driver import Tab
 from tests.browser.over_session import house
 from tests.widgets import made_by_hand as hand
 from widgets.draw import theme
+from widgets.model.glossary import meanings
 from widgets.page.report import page
 from widgets.session.session import Session
 
@@ -106,6 +107,18 @@ def test_keys_walk_through_operators_stages_and_tables(opened: Callable[..., Pag
     assert found.locator("#house .sheet").is_visible()
     found.keyboard.press("Escape")
     assert not found.locator("#house .sheet").count()
+
+
+def test_all_words_are_in_a_sheet_that_is_searched(opened: Callable[..., Page]) -> None:
+    page = opened()
+    page.locator(".house").focus()
+    page.keyboard.press("g")
+    sheet = page.locator(".words")
+    assert sheet.locator("dt").count() == len(meanings())
+    page.keyboard.type("opaq")
+    assert sheet.locator("dt").all_text_contents() == ["Opaque", "pattern kind"]
+    page.keyboard.press("Escape")
+    assert not sheet.count() and page.evaluate("document.activeElement.matches('.house')")
 
 
 def test_tab_comes_to_every_control_and_pane_and_leaves(opened: Callable[..., Page]) -> None:

@@ -47,6 +47,19 @@ def test_what_is_chosen_holds_in_every_room(room: Page) -> None:
     room.wait_for_function(HAS, arg=[".drawn svg", "critical-path, efficient rKernels"])
 
 
+def test_a_word_of_the_glossary_is_told_where_it_stands(room: Page) -> None:
+    enter(room, "Two layers")
+    share = room.locator(".rbar label span", has_text="bricks a share")
+    share.hover()
+    assert (share.get_attribute("title") or "").startswith("bricks a share: ")
+    cause = room.locator(".drawn svg text", has_text="barrier").first
+    cause.hover()
+    assert "barrier: A point that no unit passes" in (cause.locator("title").text_content() or "")
+    device = room.locator(".rbar label", has_text="device")
+    device.hover()
+    assert not device.get_attribute("title")  # no word of the glossary, nothing to tell
+
+
 def test_every_room_has_its_table_by_key(room: Page) -> None:
     for title in TITLES:
         enter(room, title)

@@ -2,6 +2,7 @@
 import { h, s, put, keepKeys, roving, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
 import { drawStages } from "./strip.js";
 import { HINTS, keySheet, findSheet } from "./sheets.js";
+import { explained, wordSheet } from "./words.js";
 import { kernelHost, fileHost, lastOnly } from "./host.js";
 import { stateInAddress, stateIn, linkTo, taken, leaveBehind, leftBehind, forget } from "./link.js";
 import { palette } from "./paint.js";
@@ -69,6 +70,7 @@ export function mount(el, host) {
     h("footer", { class: "status" }, live, HINTS.map(([key, text, k]) => h("span", { class: `keyhint ${k ?? ""}` }, h("kbd", {}, key), text))));
   root.append(house);
   rooms.within(root);
+  explained(root, host.get("glossary"));
 
   // Words
   function say(text, passing = false) { live.textContent = text; if (!passing) spoken = text; }
@@ -366,7 +368,7 @@ export function mount(el, host) {
     root.classList.toggle("dark", !dark); root.classList.toggle("light", dark);
     repaint();
   }
-  const sheet = () => keySheet(house), find = () => findSheet(house, operators, select);
+  const sheet = () => keySheet(house), words = () => wordSheet(house, host.get("glossary") ?? {}), find = () => findSheet(house, operators, select);
   function view() {
     const { stage: s_, diff, table, wall: w, language, tab, inspector: i, graph: g, room } = state;
     return { stage: s_, op: state.op < 0 ? "" : operators()[state.op][0], diff, table, wall: w, language, tab, inspector: i, graph: g, room };
@@ -380,8 +382,8 @@ export function mount(el, host) {
     const acts = {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => !picture.hidden ? rooms.zoom(1.25) : wall.zoom(0.6), x: () => !picture.hidden ? rooms.zoom(0.8) : wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
       r: nextRoom, n: nextSymbol, e: enlarge, m: () => picture.hidden && runs() && !wall.measured ? (remeasure(), true) : false,
-      ",": () => picture.hidden ? wall.step(-1) : rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
-      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (working) stop(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
+      ",": () => picture.hidden ? wall.step(-1) : rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet, g: words,
+      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".words")) words(); else if (working) stop(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
       ArrowLeft: () => shift && nudge(-1, 0) || (!picture.hidden && rooms.step(-1) || wall.pan(-0.2)), ArrowRight: () => shift && nudge(1, 0) || (!picture.hidden && rooms.step(1) || wall.pan(0.2)),
       ArrowUp: () => shift && nudge(0, -1) || scroll(-1), ArrowDown: () => shift && nudge(0, 1) || scroll(1),
       Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },

@@ -3,10 +3,11 @@ import { h, keepKeys, put, tabs } from "./dom.js";
 import { kernelHost } from "./host.js";
 import { chartInto } from "./chart.js";
 import { roomsView } from "./rooms.js";
+import { explained } from "./words.js";
 
-/** Put rooms into `el` over a host with the parts `rooms` (pictures as widgets/model/picture.py tells them), `title`, `names` of the operators, and the `room` and the operator `op` to begin with. */
+/** Put rooms into `el` over a host with the parts `rooms` (pictures as widgets/model/picture.py tells them), `title`, `names` of the operators and what they are called (`labels`), and the `room` and the operator `op` to begin with. */
 export function mountRoom(el, host) {
-  const rooms = host.get("rooms"), names = host.get("names") ?? [], state = { room: host.get("room") ?? rooms[0].name, table: false, op: host.get("op") };
+  const rooms = host.get("rooms"), names = host.get("names") ?? [], labels = host.get("labels") ?? names, state = { room: host.get("room") ?? rooms[0].name, table: false, op: host.get("op") };
   const root = keepKeys(h("div", { class: "ironworks" })), head = h("header"), picture = h("div", { class: "picture" }), live = h("span", { class: "s said", "aria-live": "polite" });
   const say = text => { live.textContent = text; };
   const view = roomsView({ host, pictures: rooms, say, op: () => state.op, names: () => names, pick: ops => choose(ops[0]), take: (kind, args) => host.ask(kind, args).then(({ data }) => { say(data?.said ?? ""); }) }, picture);
@@ -15,7 +16,7 @@ export function mountRoom(el, host) {
   function choose(op) {
     if (op === undefined || op < 0 || op >= names.length) return false;
     state.op = op;
-    say(names[op]);
+    say(labels[op]);
     show();
   }
   const light = () => { view.light(); picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(word(names[state.op] ?? "")))); };
@@ -38,6 +39,7 @@ export function mountRoom(el, host) {
     event.preventDefault(); event.stopPropagation();
   }
   view.within(root);
+  explained(root, host.get("glossary"));
   root.append(article);
   el.append(root);
   show();

@@ -5,13 +5,6 @@ import { stepperBar } from "./stepper.js";
 import { tuningView } from "./tuning.js";
 import { weldView } from "./weld.js";
 
-const MEANS = { // of what may be chosen
-  "bricks a share": "How many bricks a unit takes at a time: fewer share out more evenly, more are told apart less often.",
-  units: "How many units the wall is planned for.",
-  rKernels: "Which tiling of a kernel runs in a wave: the fastest alone, the one that takes the least of all units, or as chosen.",
-  policy: "How waves of tasks become programs.",
-};
-
 /** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
   const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
@@ -91,7 +84,7 @@ export function roomsView(ctx, picture) {
     const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
     put(bar, h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
       tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
-      more.map(([name, title, options, at]) => h("label", { title: MEANS[title] }, title, h("select", { "aria-label": title, disabled: !live, onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
+      more.map(([name, title, options, at]) => h("label", {}, h("span", {}, title), h("select", { "aria-label": title, disabled: !live, onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
       action.length && live ? h("button", { class: "btn", type: "button", "data-action": action[0], onclick: () => act(action) }, running?.name === action[0] ? running.said : action[1]) : null,
       note ? h("span", { class: "note" }, note) : null);
   }

@@ -188,12 +188,12 @@ export function wallView(ctx) {
     const where = wall.group > 1 ? `u${u * wall.group}–${Math.min(wall.units, (u + 1) * wall.group) - 1}` : u < wall.units ? `w${u}` : "host";
     const cause = block < 0 && gap >= 0 ? ctx.host.get("causes")[slice.cause[gap]] : null;
     if (block < 0) return cause ? `${where} idle, ${cause[1]}: ${duration(slice.gapEnd[gap] - slice.gapStart[gap])}\n${cause[2]}` : "";
-    const j = slice.alone[block], [name = "?", family = "?"] = calls[slice.call[block]] ?? [], start = slice.start[block], end = slice.end[block];
+    const j = slice.alone[block], [name = "?", family = "?", , others = ""] = calls[slice.call[block]] ?? [], start = slice.start[block], end = slice.end[block];
     const span = `${where}, ${wall.kind}: ${start.toFixed(1)} to ${end.toFixed(1)} µs, ${duration(end - start)}`;
-    if (j < 0) return `${name} (${family})${slice.bricks[block] ? `, ${slice.bricks[block].toLocaleString("en")} bricks` : ", most of these units"}\n${span}`;
+    if (j < 0) return `${name} (${family})${slice.bricks[block] ? `, ${slice.bricks[block].toLocaleString("en")} bricks` : ", most of these units"}\n${span}\n${others}`;
     const { first, last, twin } = slice.single, tasks = first[j] === last[j] ? `task ${first[j]}` : `tasks ${first[j]} to ${last[j]}`, error = (wall.kind === "measured" ? twin[j] / (end - start) : (end - start) / twin[j]) - 1;
     const other = Number.isFinite(error) ? `, ${wall.kind === "measured" ? "planned" : "measured"} ${duration(twin[j])} (plan ${error < 0 ? "−" : "+"}${Math.abs(error * 100).toFixed(0)}%)` : "";
-    return `${name} (${family}), ${tasks}\n${span}${other}${hand.picked && wall === planned ? "" : wall === planned && ctx.host.alive ? "\nclick to pick, then drag to move" : ""}`;
+    return `${name} (${family}), ${tasks}\n${span}${other}\n${others}${hand.picked && wall === planned ? "" : wall === planned && ctx.host.alive ? "\nclick to pick, then drag to move" : ""}`;
   }
   function look(from, to) {
     const span = Math.min(to - from, total()), start = clamp(from, 0, total() - span);

@@ -14,25 +14,16 @@ from explorer.cached_property import cached_property
 from explorer.ir.decisions.wall import Ran, Trip, Wall
 from explorer.ir.program import Program
 
-CAUSES = ("imbalance", "tail", "dependency", "barrier", "launch", "preempted", "library")
-NAMES = {
-    "tail": "tail",
+NAMES = {  # of each cause of idle time, as the glossary has it
     "imbalance": "imbalance",
+    "tail": "tail",
     "dependency": "waiting for a result",
     "barrier": "barrier",
     "launch": "program cut",
     "preempted": "preempted",
     "library": "library call",
 }
-MEANS = {
-    "tail": "the wave's last bricks run elsewhere, and there are too few of them for all units",
-    "imbalance": "the units' shares of a wave differ: this one was done first",
-    "dependency": "what a brick here reads is still being made on another unit",
-    "barrier": "all units wait for each other before the next wave",
-    "launch": "one program ends and the next is launched: the cost of a cut between two programs",
-    "preempted": "the system gave the core to other work",
-    "library": "a library call runs, with threads of its own",
-}
+CAUSES = tuple(NAMES)
 Whole = NDArray[np.uint32]
 Times = NDArray[np.float64]
 

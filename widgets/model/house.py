@@ -25,6 +25,7 @@ from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.model.brick_wall import Call
 from widgets.model.compiled import Compiled
 from widgets.model.dataflow_graph import Graph
+from widgets.model.glossary import meanings
 from widgets.model.knob import Knob
 from widgets.model.knobs import threads
 from widgets.model.other_names import other_names
@@ -125,7 +126,7 @@ def fixed_parts() -> dict[str, Part]:
         "patterns": theme.pattern_defs("p-"),
         "hatches": {name: asdict(hatch) for name, hatch in theme.HATCHES.items()},
         "families": list(theme.FAMILIES),
-        "causes": [[n, brick_wall.NAMES[n], brick_wall.MEANS[n]] for n in brick_wall.CAUSES],
+        "causes": [[n, word, meanings()[word]] for n, word in brick_wall.NAMES.items()],
         "dark_pane": theme.DARK["pane"],
     }
 

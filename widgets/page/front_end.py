@@ -26,6 +26,7 @@ MODULES = (
     "inspector",
     "strip",
     "sheets",
+    "words",
     "chart",
     "stepper",
     "tuning",

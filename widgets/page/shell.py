@@ -22,6 +22,7 @@ from widgets.draw.table_drawing import drawn_table
 from widgets.grinder.iterations_picture import TRIPS
 from widgets.grinder.view import LOOPS
 from widgets.model.compiled import Arrays, Compiled
+from widgets.model.glossary import meanings
 from widgets.model.picture import Drawn, Picture
 from widgets.page import front_end
 from widgets.page.opening import opened
@@ -51,7 +52,7 @@ JSON_PARTS = (
     "revision",
 )
 BYTE_PARTS = ("wall_planned", "wall_measured", "wall_more")
-FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane", "pictures")
+FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane", "pictures", "glossary")
 
 
 def _part() -> Any:
@@ -200,6 +201,8 @@ class Rooms(Asked):
     room = _part()
     title = _part()
     names = _part()
+    labels = _part()
+    glossary = _part()
     op = _part()
 
     def __init__(self, session: Session, first: Picture, op: str) -> None:
@@ -210,8 +213,9 @@ class Rooms(Asked):
         mine = _about(session, first, op)
         title = f"{SYSTEMS[first.stage]}, {session.now.compiled.model.name}"
         at = names.index(mine) if mine in names else -1
-        told = {"rooms": [p.told() for p in pictures], "room": first.name}
-        super().__init__(**told, title=title, names=names, op=at)
+        told = {"rooms": [p.told() for p in pictures], "room": first.name, "glossary": meanings()}
+        labels = [o.label for o in session.house.operators]
+        super().__init__(**told, title=title, names=names, labels=labels, op=at)
         self.session, self.mine = session, op
         self.on_msg(self._asked)
 

@@ -29,6 +29,7 @@ from widgets.draw.table import Table
 from widgets.draw.table_drawing import drawn_table
 from widgets.grinder import crossing_picture, iterations_picture, task_tree
 from widgets.memory import memory_picture, peaks_picture
+from widgets.model.glossary import meanings
 from widgets.model.house import Part, fixed_parts
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -185,4 +186,4 @@ def for_page(picture: Picture, drawn: Drawn) -> dict[str, Any]:
 
 def page_parts() -> dict[str, Part]:
     """What a page is told that is the same for every model."""
-    return {**fixed_parts(), "pictures": [p.told() for p in PICTURES]}
+    return {**fixed_parts(), "pictures": [p.told() for p in PICTURES], "glossary": meanings()}

@@ -135,9 +135,9 @@ class _Fuser:
         if kind is ANCHOR and most > ELEMENTWISE:
             return f"an edge is {most.word}, and {kind.word} takes ElementWise alone: {evidence}"
         if kind <= BROADCAST and most > INJECTIVE and most is not REDUCE:
-            return f"an edge is {most.word}, at most Injective or CommReduce: {evidence}"
+            return f"an edge is {most.word}, beyond Injective and CommReduce: {evidence}"
         if kind is INJECTIVE and most > INJECTIVE:
-            return f"an edge is {most.word}, at most Injective: {evidence}"
+            return f"an edge is {most.word}, beyond Injective: {evidence}"
         return ""
 
     def _worst(self, node: Node, sink: Node, kind: PatternKind) -> Edge:
@@ -216,11 +216,11 @@ def _after_anchor(kind: PatternKind, sink: bool) -> str:
 def _before_reader(kind: PatternKind, sink: bool) -> str:
     if kind <= INJECTIVE or (sink and kind in (REDUCE, ANCHOR)):
         return ""
-    return f"is {kind.word}, at most Injective on the way"
+    return f"is {kind.word}, beyond Injective, on the way"
 
 
 def _injective(kind: PatternKind, sink: bool) -> str:
-    return "" if kind <= INJECTIVE else f"is {kind.word}, at most Injective"
+    return "" if kind <= INJECTIVE else f"is {kind.word}, beyond Injective"
 
 
 _ON_PATH: dict[PatternKind, OnPath] = {
