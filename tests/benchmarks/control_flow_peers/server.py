@@ -51,7 +51,7 @@ def torch_module(name: str, w: Arrays, layered: bool = False) -> tuple[Any, Any]
         "skipnet": torch_branches.SkipNet,
         "moe": torch_branches.Experts,
         "recursive_autoencoder": torch_recurrent.RecursiveAutoencoder,
-    }[name]
+    }[name.removeprefix("small_")]
     return torch, made({n: torch.from_numpy(v) for n, v in w.items()}).eval()
 
 
@@ -59,7 +59,7 @@ def of_torch(kind: str, name: str, w: Arrays, x: Arrays) -> Run:
     """Eager; its own LSTM; scripted and frozen; or compiled: what a loop repeats, where there is
     one, as the compiler would unroll it.
     """
-    if kind == "nn.LSTM" and name != "looped_lstm":
+    if kind == "nn.LSTM" and not name.endswith("looped_lstm"):
         raise ValueError("there is no such operator")
     torch, module = torch_module(name, w, layered=kind == "nn.LSTM")
     args = [torch.from_numpy(v) for v in x.values()]
@@ -81,7 +81,7 @@ def of_jax(name: str, w: Arrays, x: Arrays) -> Run:
     from tests.benchmarks.control_flow_peers.jax_models import MODELS
 
     weights, args = jax.device_put(w), [jax.device_put(v) for v in x.values()]
-    run = jax.jit(MODELS[name])
+    run = jax.jit(MODELS[name.removeprefix("small_")])
     return lambda: [np.asarray(v) for v in run(weights, *args)]
 
 
@@ -94,7 +94,7 @@ def of_onnxruntime(name: str, w: Arrays, x: Arrays) -> Run:
 
     torch, module = torch_module(name, w, layered=True)
     args = tuple(torch.from_numpy(v) for v in x.values())
-    given = module if name == "looped_lstm" else torch.jit.script(module)
+    given = module if name.endswith("looped_lstm") else torch.jit.script(module)
     with io.BytesIO() as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(given, args, file, dynamo=False, input_names=list(x), opset_version=17)
