@@ -134,3 +134,31 @@ def test_an_epilogue_on_rows_of_one_batch_stays_in_registers(batch: int, m: int)
     got = run_kernel(kernel, tiling, given, {"batch": batch, "m": m})
     want = np.maximum(x @ w + rest, 0)
     np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-4, atol=1e-5)
+
+
+def filters_gradient(inputs: int, outputs: int, side: int) -> explorer.Compilation:
+    """What a convolution's filters get, of a batch of 5 images."""
+    shapes = ((5, inputs, side, side), (outputs, inputs, 3, 3), (5, outputs, side, side))
+    x, w, g = (explorer.tensor("float32", *shape) for shape in shapes)
+    loss = explorer.grad(lambda w, x, g: (enp.conv(x, w, padding=1) * g).sum())
+    return explorer.compile(explorer.trace(lambda x, w, g: loss(w, x, g))(x, w, g))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "side"), [(64, 64, 2), (67, 33, 3), (128, 48, 1), (40, 96, 5)]
+)
+def test_sums_that_lie_nearer_along_rows_are_stored_column_by_column(
+    inputs: int, outputs: int, side: int
+) -> None:
+    compiled = filters_gradient(inputs, outputs, side)
+    assert any("_at0 = " in kernel.source for kernel in compiled.kernels)
+    draw = np.random.default_rng(0).standard_normal
+    x, w, g = (draw(t.shape).astype("float32") for t in compiled.model.inputs.values())
+    wide = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))).astype("float64")
+    want = np.empty(w.shape)
+    for i in range(3):
+        for j in range(3):
+            seen = wide[:, :, i : i + side, j : j + side]
+            want[:, :, i, j] = np.einsum("noyx,ncyx->oc", g, seen)
+    (got,) = compiled.run(x, w, g).values()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -191,11 +193,16 @@ def test_a_mean_and_a_scaled_map_share_their_loads() -> None:
     np.testing.assert_allclose(got, values * 2 - (low + high), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("unroll", [1, 2, 3, 5, 8])
-def test_a_row_is_mapped_to_its_end_and_no_further_however_it_is_unrolled(unroll: int) -> None:
+def copying(unroll: int) -> Any:
+    """A nest of an address, another one, and how many numbers go from there to here."""
     operands = (Operand("float32", (1,)), Operand("float32", (1,), base=1))
     load, kept = Node("load", "float32", (0,)), Stored(1, 0)
-    nest = vector_nest(Nest("along", 8, unroll, (None,), 2, operands, (load,), (kept,), ()))
+    return vector_nest(Nest("along", 8, unroll, (None,), 2, operands, (load,), (kept,), ()))
+
+
+@pytest.mark.parametrize("unroll", [1, 2, 3, 5, 8])
+def test_a_row_is_mapped_to_its_end_and_no_further_however_it_is_unrolled(unroll: int) -> None:
+    nest = copying(unroll)
 
     @cfunc(types.void(types.int64, types.int64, types.int64))
     def copied(source: int, target: int, count: int) -> None:
@@ -206,3 +213,26 @@ def test_a_row_is_mapped_to_its_end_and_no_further_however_it_is_unrolled(unroll
         y = np.full(200, -1, np.float32)
         copied.ctypes(x.ctypes.data, y.ctypes.data, count)
         np.testing.assert_array_equal(y, np.where(x < count, x, -1), err_msg=str(count))
+
+
+def called(times: int) -> tuple[str, Any]:
+    """The LLVM code of a function that copies so many rows, each by a nest of its own, and it."""
+    nest = copying(2)
+    calls = "".join(f"    nest((x + {60 * n}, y + {60 * n}, 15))\n" for n in range(times))
+    space: dict[str, Any] = {"nest": nest}
+    exec(f"def copied(x, y):\n{calls}", space)
+    copied = cfunc(types.void(types.int64, types.int64))(space["copied"])
+    return copied.inspect_llvm(), copied
+
+
+def test_a_nest_that_is_called_often_is_written_a_few_times() -> None:
+    """Each call as code of its own makes a kernel of a thousand rows so long that LLVM, whose time
+    grows faster than the code, took most of a minute.
+    """
+    few, often, oftener = (len(called(n)[0]) for n in (8, 20, 200))
+    assert oftener - often < 0.5 * 180 / 8 * few
+    text, copied = called(200)
+    x, y = np.arange(3000, dtype=np.float32), np.zeros(3000, np.float32)
+    copied.ctypes(x.ctypes.data, y.ctypes.data)
+    np.testing.assert_array_equal(y, x)
+    assert text.count("define internal") == 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import affine_text, dim_text
+from explorer.ir.affine import affine, var
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
 from explorer.ir.patterns.forms import Form
@@ -133,12 +135,16 @@ def by_table(e: Emitter, s: Panels, name: str) -> None:
         e.line("else:")
         e.depth += 1
     e.line(f"{name}({_operands(s, f'{table} + _i * 8')}, ({s.contract.acc.name},))")
-    e.line(f"for _r in range(min({m.rows}, _rows - _i)):")
-    e.depth += 1
-    e.line("_p = _i + _r")
-    decode(e, s, "_p")
-    _store_row(e, s)
-    e.depth -= 2 if full else 1
+    if _goes_down(s):
+        _store_columns(e, s, _columns_end(e, s))
+    else:
+        e.line(f"for _r in range(min({m.rows}, _rows - _i)):")
+        e.depth += 1
+        e.line("_p = _i + _r")
+        decode(e, s, "_p")
+        _store_row(e, s)
+        e.depth -= 1
+    e.depth -= 1 if full else 0
     if s.prefetch:
         e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
 
@@ -197,11 +203,49 @@ def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str) -> None:
 
 def _store_row(e: Emitter, s: Panels) -> None:
     """The epilogue on row `_r` of the tile in L1."""
-    depth, lanes = e.depth, s.micro.columns
-    end = f"_j + {lanes}" if _whole_columns(s) else f"min(_j + {lanes}, {e.bounds(s.columns)[1]})"
-    e.line(f"for {s.columns.axis} in range(_j, {end}):")
+    depth = e.depth
+    e.line(f"for {s.columns.axis} in range(_j, {_columns_end(e, s)}):")
     e.depth += 1
     e.store(s.epilogue.target, e.expression(s.epilogue.expr))
+    e.depth = depth
+
+
+def _columns_end(e: Emitter, s: Panels) -> str:
+    """Where the columns of a register tile end."""
+    lanes = s.micro.columns
+    whole = f"_j + {lanes}"
+    return whole if _whole_columns(s) else f"min({whole}, {e.bounds(s.columns)[1]})"
+
+
+def _goes_down(s: Panels) -> bool:
+    """Whether sums are stored as they are, and those of a column nearer to each other than those of
+    a row.
+    """
+    target = s.epilogue.target
+    down, along = (target.offset.factor(x.axis) for x in (s.rows[-1], s.columns))
+    sums = s.epilogue.expr
+    plain = isinstance(sums, Fetch) and sums.buffer == s.contract.acc and not target.dynamic
+    return plain and isinstance(down, int) and isinstance(along, int) and 0 < down < along
+
+
+def _store_columns(e: Emitter, s: Panels, end: str) -> None:
+    """The sums of the tile in L1, column by column: a gradient of 512 by 512 filters lies 18 KB on
+    in each column, which row by row is another page for every number (5.3 and 3.7 ms, Zen 4). Rows
+    past the last are the last one again.
+    """
+    target, axis, depth = s.epilogue.target, s.columns.axis, e.depth
+    sums = s.epilogue.expr
+    assert isinstance(sums, Fetch)
+    for n in range(s.micro.rows):
+        e.line(f"_p = min(_i + {n}, _rows - 1)")
+        decode(e, s, "_p")
+        e.line(f"_at{n} = {affine_text(target.offset.without({axis}))}")
+    e.line(f"for {axis} in range(_j, {end}):")
+    e.depth += 1
+    for n in range(s.micro.rows):
+        at = var(f"_at{n}") + var(axis) * target.offset.factor(axis)
+        mine = replace(sums, offset=sums.offset.substitute({"_r": affine({}, n)}))
+        e.store(Fetch(target.buffer, at), e.expression(mine))
     e.depth = depth
 
 
