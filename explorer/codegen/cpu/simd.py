@@ -164,12 +164,12 @@ def mul_any_order(context, x, y):
 def of_integers(count: int, write: Callable[[Any, list[Any]], object]) -> Any:
     """A function of a tuple of `count` integers; `write` makes its code where a builder stands. A
     kernel that calls it often calls a function: a thousand rows stacked as code of their own took
-    LLVM 24 of the 39 s in which an LSTM of a thousand steps was compiled.
+    LLVM 32 of the 39 s in which an LSTM of a thousand steps was compiled.
     """
     uses: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of each module
-    functions: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+    names: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
-    def function(caller: Any) -> Any:
+    def function(caller: Any) -> str:
         kind = ir.FunctionType(ir.VoidType(), [I64] * count)
         found = ir.Function(caller.module, kind, caller.module.get_unique_name("often"))
         found.linkage = "internal"
@@ -179,7 +179,7 @@ def of_integers(count: int, write: Callable[[Any, list[Any]], object]) -> Any:
         b = ir.IRBuilder(found.append_basic_block("entry"))
         write(b, list(found.args))
         b.ret_void()
-        return found
+        return str(found.name)
 
     @intrinsic
     def run(context, numbers):
@@ -189,9 +189,9 @@ def of_integers(count: int, write: Callable[[Any, list[Any]], object]) -> Any:
             if uses[b.module] <= MOST_COPIES:
                 write(b, given)
             else:
-                if b.module not in functions:
-                    functions[b.module] = function(b.function)
-                b.call(functions[b.module], given)
+                if b.module not in names:
+                    names[b.module] = function(b.function)
+                b.call(b.module.get_global(names[b.module]), given)
             return cx.get_dummy_value()
 
         return types.void(types.UniTuple(types.intp, count)), emit
