@@ -135,8 +135,9 @@ def by_table(e: Emitter, s: Panels, name: str) -> None:
         e.line("else:")
         e.depth += 1
     e.line(f"{name}({_operands(s, f'{table} + _i * 8')}, ({s.contract.acc.name},))")
-    if _goes_down(s):
-        _store_columns(e, s, _columns_end(e, s))
+    sums = _stored_down(s)
+    if sums is not None:
+        _store_columns(e, s, sums)
     else:
         e.line(f"for _r in range(min({m.rows}, _rows - _i)):")
         e.depth += 1
@@ -217,30 +218,29 @@ def _columns_end(e: Emitter, s: Panels) -> str:
     return whole if _whole_columns(s) else f"min({whole}, {e.bounds(s.columns)[1]})"
 
 
-def _goes_down(s: Panels) -> bool:
-    """Whether sums are stored as they are, and those of a column nearer to each other than those of
-    a row.
+def _stored_down(s: Panels) -> Fetch | None:
+    """The sums of a tile, where they are stored as they are, and those of a column nearer to each
+    other than those of a row.
     """
-    target = s.epilogue.target
+    target, sums = s.epilogue.target, s.epilogue.expr
     down, along = (target.offset.factor(x.axis) for x in (s.rows[-1], s.columns))
-    sums = s.epilogue.expr
-    plain = isinstance(sums, Fetch) and sums.buffer == s.contract.acc and not target.dynamic
-    return plain and isinstance(down, int) and isinstance(along, int) and 0 < down < along
+    if not isinstance(sums, Fetch) or sums.buffer != s.contract.acc or target.dynamic:
+        return None
+    nearer = isinstance(down, int) and isinstance(along, int) and 0 < down < along
+    return sums if nearer else None
 
 
-def _store_columns(e: Emitter, s: Panels, end: str) -> None:
+def _store_columns(e: Emitter, s: Panels, sums: Fetch) -> None:
     """The sums of the tile in L1, column by column: a gradient of 512 by 512 filters lies 18 KB on
     in each column, which row by row is another page for every number (5.3 and 3.7 ms, Zen 4). Rows
     past the last are the last one again.
     """
     target, axis, depth = s.epilogue.target, s.columns.axis, e.depth
-    sums = s.epilogue.expr
-    assert isinstance(sums, Fetch)
     for n in range(s.micro.rows):
         e.line(f"_p = min(_i + {n}, _rows - 1)")
         decode(e, s, "_p")
         e.line(f"_at{n} = {affine_text(target.offset.without({axis}))}")
-    e.line(f"for {axis} in range(_j, {end}):")
+    e.line(f"for {axis} in range(_j, {_columns_end(e, s)}):")
     e.depth += 1
     for n in range(s.micro.rows):
         at = var(f"_at{n}") + var(axis) * target.offset.factor(axis)
