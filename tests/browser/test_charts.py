@@ -186,6 +186,18 @@ def test_a_bar_takes_its_policy(house: Page) -> None:
     assert house.evaluate("document.activeElement.className") == "chart"
 
 
+def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(house: Page) -> None:
+    enter(house, "memory")
+    words = house.locator(".chart .words").bounding_box()
+    plot = house.locator(".chart .js-plotly-plot").bounding_box()
+    assert words and plot and words["y"] + words["height"] <= plot["y"] + 1
+    house.locator(".house").focus()
+    house.keyboard.press("g")
+    assert house.locator(".glossary dt").count() and house.locator(".chart .words").count()
+    house.keyboard.press("Escape")
+    assert not house.locator(".glossary").count() and house.locator(".chart .words").count()
+
+
 def test_a_line_is_turned_off_by_its_name_and_stays_so(house: Page) -> None:
     enter(house, "memory")
     house.locator(".chart .legendtoggle").nth(1).click()

@@ -113,7 +113,7 @@ def test_all_words_are_in_a_sheet_that_is_searched(opened: Callable[..., Page]) 
     page = opened()
     page.locator(".house").focus()
     page.keyboard.press("g")
-    sheet = page.locator(".words")
+    sheet = page.locator(".glossary")
     assert sheet.locator("dt").count() == len(meanings())
     page.keyboard.type("opaq")
     assert sheet.locator("dt").all_text_contents() == ["Opaque", "pattern kind"]

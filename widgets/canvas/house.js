@@ -383,7 +383,7 @@ export function mount(el, host) {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => !picture.hidden ? rooms.zoom(1.25) : wall.zoom(0.6), x: () => !picture.hidden ? rooms.zoom(0.8) : wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
       r: nextRoom, n: nextSymbol, e: enlarge, m: () => picture.hidden && runs() && !wall.measured ? (remeasure(), true) : false,
       ",": () => picture.hidden ? wall.step(-1) : rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet, g: words,
-      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".words")) words(); else if (working) stop(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
+      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".glossary")) words(); else if (working) stop(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
       ArrowLeft: () => shift && nudge(-1, 0) || (!picture.hidden && rooms.step(-1) || wall.pan(-0.2)), ArrowRight: () => shift && nudge(1, 0) || (!picture.hidden && rooms.step(1) || wall.pan(0.2)),
       ArrowUp: () => shift && nudge(0, -1) || scroll(-1), ArrowDown: () => shift && nudge(0, 1) || scroll(1),
       Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },

@@ -28,7 +28,7 @@ export function explained(root, glossary) {
 
 /** Open or close the sheet of all words; what is typed leaves those that have it in them. */
 export function wordSheet(house, glossary) {
-  const open = house.querySelector(".words");
+  const open = house.querySelector(".glossary");
   if (open) { open.remove(); house.focus({ preventScroll: true }); return; }
   const list = h("dl", { tabindex: "0", "aria-label": "Words" });
   const show = () => {
@@ -36,7 +36,7 @@ export function wordSheet(house, glossary) {
     put(list, Object.entries(glossary).filter(([word, means]) => !part || `${word} ${means}`.toLowerCase().includes(part)).sort(([a], [b]) => a.localeCompare(b)).flatMap(([word, means]) => [h("dt", {}, word), h("dd", {}, means)]));
   };
   const input = h("input", { "aria-label": "Find a word", placeholder: "word", oninput: show });
-  house.append(h("div", { class: "words", role: "dialog", "aria-label": "Glossary", onkeydown: event => { if (event.key === "Escape") { event.stopPropagation(); wordSheet(house, glossary); } } }, input, list));
+  house.append(h("div", { class: "glossary", role: "dialog", "aria-label": "Glossary", onkeydown: event => { if (event.key === "Escape") { event.stopPropagation(); wordSheet(house, glossary); } } }, input, list));
   show();
   input.focus();
 }
