@@ -3,6 +3,7 @@ tables say the same; narrow windows scroll.
 """
 
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -45,6 +46,19 @@ def test_what_is_chosen_holds_in_every_room(room: Page) -> None:
     room.wait_for_function(HAS, arg=[".drawn svg", "8 units, planned: critical-path"])
     room.locator(".rbar select[aria-label=rKernels]").select_option("efficient")
     room.wait_for_function(HAS, arg=[".drawn svg", "critical-path, efficient rKernels"])
+
+
+@pytest.mark.parametrize("room", [(700, "light"), (1000, "dark")], indirect=True)
+def test_what_may_be_chosen_stands_side_by_side(room: Page) -> None:
+    enter(room, "Accept rule")
+    boxes = room.evaluate(
+        "[...document.querySelectorAll('.rbar :is(span, select, button)')]"
+        ".map(n => n.getBoundingClientRect().toJSON())"
+    )
+    assert len(boxes) > 6 and max(b["right"] for b in boxes) < room.viewport_size["width"]
+    for a, b in combinations(boxes, 2):
+        aside = a["right"] <= b["left"] or b["right"] <= a["left"]
+        assert aside or a["bottom"] <= b["top"] or b["bottom"] <= a["top"]
 
 
 def test_a_word_of_the_glossary_is_told_where_it_stands(room: Page) -> None:
