@@ -33,7 +33,8 @@ def subject() -> Subject:
     chosen = c.program.decisions.tiling(binding.var.name)
     assert chosen is not None
     kernel = binding.expr.kernel
-    return Subject(binding.var.name, kernel, chosen.chosen, c.device, c.program.env, {}, 1)
+    name = binding.var.name
+    return Subject(name, name, kernel, chosen.chosen, c.device, c.program.env, {}, 1)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +154,7 @@ def session() -> Session:
 
 def test_a_timed_tile_keeps_its_verdict_and_its_time(session: Session) -> None:
     form = session.answer("tuning", {"op": FC})
-    assert form["binding"] == "fc_out" and form["refusal"] == ""
+    assert form["kernel"] == "fc" and form["refusal"] == ""
     fields = {**form["fields"], "tile": {**form["fields"]["tile"], "n": 2}}
     judged = session.answer("judge", {"op": FC, "fields": fields})
     assert judged["refused"] == "" and "against the one in use" in judged["said"]

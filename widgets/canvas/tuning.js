@@ -24,7 +24,7 @@ export function tuningView(ctx) {
 
   function draw() {
     const on = box.contains(box.getRootNode().activeElement) ? box.getRootNode().activeElement.dataset.field : null;
-    put(box, form.refusal ? h("p", { class: "s" }, `Tile of ${form.binding}: ${form.refusal}. Choose this-cpu as the target, or look at the staircase.`) : [edit(), list()]);
+    put(box, form.refusal ? h("p", { class: "s" }, `Tile of ${form.kernel}: ${form.refusal}. Choose this-cpu as the target, or look at the staircase.`) : [edit(), list()]);
     if (on) box.querySelector(`[data-field="${on}"]`)?.focus();
   }
 
@@ -38,7 +38,7 @@ export function tuningView(ctx) {
     const stop = h("button", { class: "btn", type: "button", disabled: idle, onclick: cancel }, "Cancel");
     const pin = h("button", { class: "btn", type: "button", disabled: !idle || same(fields, form.fields), title: "Take this tile: compile through", onclick: take }, "Pin it");
     const back = h("button", { class: "btn", type: "button", disabled: !idle || same(fields, form.fields), onclick: () => { fields = structuredClone(form.fields); tell("The tile in use.", ""); } }, "Back");
-    return h("div", { class: "edit" }, h("div", {}, h("b", {}, `Tile of ${form.binding}`), h("span", { class: "s" }, ` on ${form.device}, ${plural(form.threads, "thread")}`)),
+    return h("div", { class: "edit" }, h("div", {}, h("b", {}, `Tile of ${form.kernel}`), h("span", { class: "s" }, ` on ${form.device}, ${plural(form.threads, "thread")}`)),
       h("div", { class: "fields" }, sizes, inside), h("div", { class: "acts" }, timing, all, stop, pin, back),
       h("progress", { max: 1, value: 0, hidden: idle, "aria-label": "Timing" }), h("div", { class: `note ${note.kind}`, role: "status", "aria-live": "polite" }, note.text || "Change a number, or choose a candidate."));
   }

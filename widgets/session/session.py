@@ -415,7 +415,7 @@ class Session:
         """Pin a tile and compile through; raises BadOption where it is not legal."""
         subject = self.bench.subject(self.now, self.house, op)
         tiling = tiling_of(fields, subject)
-        what = f"tile of {self.house.label(subject.binding)} → {tiling_text(tiling)}"
+        what = f"tile of {subject.label} → {tiling_text(tiling)}"
         return self._go(Step(with_tile(self.now, subject.binding, tiling), what))
 
     # Connections moved by hand

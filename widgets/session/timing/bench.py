@@ -44,17 +44,18 @@ class Bench:
 
     def subject(self, now: Setting, house: House, op: int) -> Subject:
         """The kernel of an operator; raises BadOption where it has no tile."""
-        name = item(house.operators, op, "operator").name if op >= 0 else ""
+        chosen = item(house.operators, op, "operator") if op >= 0 else None
         program = now.compiled.program
         tiled = [b for b in program.kernel_calls if program.decisions.tiling(b.name)]
-        mine = next((b for b in tiled if name in b.origin), None)
+        mine = next((b for b in tiled if chosen and chosen.name in b.origin), None)
         if mine is None:
-            what = f"{name} has no tile of its own" if name else "no operator is selected"
+            what = f"{chosen.label} has no tile of its own" if chosen else "no operator is selected"
             raise BadOption(what, try_="select an operator that a kernel computes")
         decision = program.decisions.tiling(mine.name)
         assert decision is not None
         return Subject(
             mine.name,
+            house.label(mine.name),
             mine.kernel_call.kernel,
             decision.chosen,
             now.compiled.device,
@@ -72,7 +73,7 @@ class Bench:
         tried = [t for t in self.said.get(key, {}) if t not in [c.value for c in weighed]]
         shown = [*weighed[:MOST_SHOWN], *(tuning.judged(t, s) for t in tried)]
         return {
-            "binding": s.binding,
+            "kernel": s.label,
             "device": s.device.name,
             "threads": s.threads,
             "axes": [[axis, extent] for axis, extent in s.axes],

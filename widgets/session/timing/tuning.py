@@ -34,9 +34,12 @@ MOST = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kernel in normal form with the tile that is in use, on a device at a binding."""
+    """A kernel in normal form with the tile that is in use, on a device at a binding; `label`
+    is what a reader calls it.
+    """
 
     binding: str
+    label: str
     kernel: Kernel
     tiling: Tiling
     device: Device
@@ -76,7 +79,7 @@ def tiling_of(given: Mapping[str, Any], s: Subject) -> Tiling:
     extents = dict(s.axes)
     if strange := sorted(set(sizes) - set(extents)):
         have = ", ".join(extents) or "none"
-        raise BadOption(f"{s.binding} has no axis {str(strange[0])[:40]!r} to cut: it has {have}")
+        raise BadOption(f"{s.label} has no axis {str(strange[0])[:40]!r} to cut: it has {have}")
     whole = {name: isinstance(a.extent, int) for a in cut_axes(s.kernel) for name in (a.name,)}
     cut = tuple(
         (axis, size)
@@ -129,14 +132,14 @@ def timed(
     Raises BadOption for an illegal tiling, AnswerMismatch where the two disagree, and Cancelled.
     """
     if why := judged(tiling, s).refused:
-        raise BadOption(f"this tile of {s.binding} is not legal: {why}", where=s.binding)
+        raise BadOption(f"this tile of {s.label} is not legal: {why}", where=s.binding)
     operands = Operands(s.kernel, s.sizes)
     job.told(0)
     first, second = (
         prepare(s.kernel, t, operands, this_cpu(), s.threads, s.env) for t in (tiling, s.tiling)
     )
     job.told(0)
-    _check(first, second, s.binding)
+    _check(first, second, s.label)
     rounds = Rounds(job)
     works = (rounds.counted(first.launch, 0), rounds.counted(second.launch, 1))
     batches = [take_turns(works, 0.0, clock) for _ in range(job.of // LEAST_TO_COMPARE)]
