@@ -11,7 +11,7 @@ def test_every_cause_of_idle_time_and_every_pattern_kind_is_explained() -> None:
     kinds = {kind.word for kind in PatternKind} - {"Tuple"}
     assert {*brick_wall.NAMES.values(), *kinds} <= meanings().keys()
     told = gallery.page_parts()
-    assert told["glossary"] == meanings() and len(told["glossary"]) >= len(words())
+    assert told["glossary"] == meanings() and len(told["glossary"]) == len(words())
     assert [mean for _, _, mean in told["causes"]] == [
         meanings()[word] for word in brick_wall.NAMES.values()
     ]

@@ -15,9 +15,9 @@ _ROW = re.compile(r"^\| (?!word )([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILIN
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word, or several that are told in one sentence; `seen` is where the house shows it."""
+    """A word and its sentence, which stands alone; `seen` is where the house shows it."""
 
-    names: tuple[str, ...]
+    name: str
     means: str
     seen: str
 
@@ -25,11 +25,10 @@ class Word:
 @cache
 def words() -> tuple[Word, ...]:
     """Every word in the order of the text."""
-    rows = _ROW.findall(FILE.read_text("utf-8"))
-    return tuple(Word(tuple(names.split(", ")), means, seen) for names, means, seen in rows)
+    return tuple(Word(*row) for row in _ROW.findall(FILE.read_text("utf-8")))
 
 
 @cache
 def meanings() -> dict[str, str]:
     """What each word means, by the word."""
-    return {name: word.means for word in words() for name in word.names}
+    return {word.name: word.means for word in words()}
