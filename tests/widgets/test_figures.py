@@ -241,6 +241,8 @@ def test_each_kernel_stands_beside_its_floor_its_plan_and_its_clock() -> None:
     ends = [x + up for x, up in zip(measured.x, measured.error_x.array, strict=True)]
     assert ends == pytest.approx([k.measured.high_us for k in rows.kernels])
     assert all("n = " in words and "floor" in words for words in measured.customdata)
+    lines = [line for words in measured.customdata for line in words.split("<br>")]
+    assert max(map(len, lines)) <= 60  # wider than that they would lie over the names
 
 
 def test_one_wide_interval_leaves_room_for_all_kernels() -> None:

@@ -121,12 +121,12 @@ def words(k: KernelRow) -> str:
     """A kernel in a sentence."""
     text = f"{k.label} ({k.call}): planned {time_text(k.planned_us)}"
     if k.measured:
-        text += f", {said(k.measured)}"
+        text += f"<br>{said(k.measured)}"
     f = k.floor
     if f is None:
         return f"{text}<br>no floor: a run alone tells its sizes"
     how = "at peak" if f.bound == "compute" else f"through {f.bound}"
     return (
-        f"{text}<br>floor {time_text(f.us)} {how}: {f.operations:,} operations, "
-        f"{size_text(f.bytes)}; {k.share:.0%} of what the device can do"
+        f"{text}<br>floor {time_text(f.us)} {how}: {f.operations:,} operations"
+        f"<br>{size_text(f.bytes)}; {k.share:.0%} of what the device can do"
     )
