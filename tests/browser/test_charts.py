@@ -220,6 +220,25 @@ def test_a_chart_is_kept_as_an_image(house: Page) -> None:
         assert data.startswith(b"\x89PNG") if kind == "PNG" else b"<svg" in data[:200]
 
 
+@pytest.mark.parametrize("house", [(1280, "light"), (900, "dark")], indirect=True)
+@pytest.mark.parametrize("room", ["kernels", "roofline", "errors"])
+def test_the_words_of_a_kept_chart_lie_over_nothing(
+    house: Page, browser: Browser, room: str, tmp_path: Path
+) -> None:
+    enter(house, room)
+    with house.expect_download() as download:
+        house.locator(".chart [data-title='Save as SVG']").click()
+    kept = tmp_path / "kept.svg"
+    download.value.save_as(kept)
+    page = browser.new_page()
+    page.goto(kept.as_uri())
+    ends = "[...document.querySelectorAll('{}')].map(n => n.getBoundingClientRect().{})"
+    (words,) = page.evaluate(ends.format(".gtitle", "bottom"))
+    parts = ".xtitle, .xtick text, .legendtext, .plot"
+    assert words > 20 and words <= min(page.evaluate(ends.format(parts, "top")))
+    page.close()
+
+
 def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session: Session) -> None:
     from tests.browser.driver import Tab
 

@@ -3,6 +3,7 @@ import { h, put, clamp } from "./dom.js";
 import { lastOnly } from "./host.js";
 
 const WIDE = 620; // from here on the legend stands at the right
+const BESIDE = { orientation: "v", x: 1.01, y: 1, xanchor: "left", yanchor: "top" };
 
 /** plotly, which comes when the first chart is shown: once a page, however many houses there are. */
 function plotly(host) {
@@ -65,7 +66,7 @@ export function chartView(ctx) {
   });
   function laid(style) {
     const [width, height] = room(), wide = width >= WIDE, layout = coloured(shown.figure.layout, style), ink = style.getPropertyValue("--ink3").trim();
-    const legend = wide ? { x: 1.01, y: 1, xanchor: "left", yanchor: "top" } : { orientation: "h", x: 0, y: 1.02, xanchor: "left", yanchor: "bottom" };
+    const legend = wide ? BESIDE : { orientation: "h", x: 0, y: 1.02, xanchor: "left", yanchor: "bottom" };
     return { ...layout, width, height, margin: { l: 12, r: 12, t: 30, b: 12 }, legend: { ...legend, traceorder: "normal", font: { size: 11 } }, font: { ...layout.font, size: 11 }, hovermode: "closest", uirevision: shown.about,
       modebar: { bgcolor: "transparent", color: ink, activecolor: style.getPropertyValue("--ink").trim() } };
   }
@@ -82,8 +83,9 @@ export function chartView(ctx) {
   }
   /** A picture to keep, with its words over it. */
   const save = format => ({ name: format, title: `Save as ${format.toUpperCase()}`, icon: format === "png" ? library.Icons.camera : library.Icons.disk, click: () => {
-    const title = { text: shown.said.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/; /g, "<br>"), x: 0.01, font: { size: 12 } }, [width, height] = room();
-    library.downloadImage({ data: plot.data, layout: { ...plot.layout, title, margin: { ...plot.layout.margin, t: 80 } } }, { format, width, height: height + 50, filename: `ironworks-${shown.name}` });
+    const lines = shown.said.split("; ").length, top = 16 * lines + (plot.layout.xaxis.side === "top" ? 64 : 24);
+    const title = { text: shown.said.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/; /g, "<br>"), x: 0.01, y: 1, yref: "container", yanchor: "top", pad: { t: 16 }, font: { size: 12 } }, [width, height] = room();
+    library.downloadImage({ data: plot.data, layout: { ...plot.layout, title, legend: { ...plot.layout.legend, ...BESIDE }, margin: { ...plot.layout.margin, t: top } } }, { format, width, height: height + 50, filename: `ironworks-${shown.name}` });
   } });
   const points = () => plot._fullData.flatMap((trace, curveNumber) => trace.visible === true && trace.hoverinfo !== "skip" && trace.customdata ? trace.customdata.map((text, pointNumber) => ({ curveNumber, pointNumber, text })) : []);
   function keys(event) {
