@@ -81,12 +81,15 @@ export function chartView(ctx) {
     const meta = shown.figure.data[curve].meta;
     if (meta?.take) ctx.take(meta.take[point]); else if (meta?.ops?.[point]?.length) ctx.pick(meta.ops[point]);
   }
-  /** A picture to keep, with its words over it. */
-  const save = format => ({ name: format, title: `Save as ${format.toUpperCase()}`, icon: format === "png" ? library.Icons.camera : library.Icons.disk, click: () => {
+  /** A picture to keep, with its words over it; false where no chart is shown. */
+  async function keep(format) {
+    if (!bound || !box.isConnected) return false;
     const lines = shown.said.split("; ").length, top = 16 * lines + (plot.layout.xaxis.side === "top" ? 64 : 24);
     const title = { text: shown.said.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/; /g, "<br>"), x: 0.01, y: 1, yref: "container", yanchor: "top", pad: { t: 16 }, font: { size: 12 } }, [width, height] = room();
-    library.downloadImage({ data: plot.data, layout: { ...plot.layout, title, legend: { ...plot.layout.legend, ...BESIDE }, margin: { ...plot.layout.margin, t: top } } }, { format, width, height: height + 50, filename: `ironworks-${shown.name}` });
-  } });
+    await library.downloadImage({ data: plot.data, layout: { ...plot.layout, title, legend: { ...plot.layout.legend, ...BESIDE }, margin: { ...plot.layout.margin, t: top } } }, { format, width, height: height + 50, filename: `ironworks-${shown.name}` });
+    return true;
+  }
+  const save = format => ({ name: format, title: `Save as ${format.toUpperCase()}`, icon: format === "png" ? library.Icons.camera : library.Icons.disk, click: () => keep(format) });
   const points = () => plot._fullData.flatMap((trace, curveNumber) => trace.visible === true && trace.hoverinfo !== "skip" && trace.customdata ? trace.customdata.map((text, pointNumber) => ({ curveNumber, pointNumber, text })) : []);
   function keys(event) {
     if (event.target !== box || !bound || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
@@ -104,7 +107,7 @@ export function chartView(ctx) {
   scheme.addEventListener("change", paint);
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
   return {
-    box, draw, light, words,
+    box, draw, light, words, save: keep,
     /** As wide and high as this. */
     resize(width, height) { const same = size[0] === width && size[1] === height; size = [width, height]; if (!same) paint(); },
     /** The house around it, whose button changes the theme. */

@@ -182,6 +182,7 @@ export function mount(el, host) {
     put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt" }, wall.measured ? "planned is outlined, measured filled" : !wall.bricks() ? "" : runs() ? "planned; not measured yet" : "a prediction") : h("span", { class: "s cut opt", title: shown.words }, shown.words),
       h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, mine.length > 1 ? tabs(mine.map(p => [p.name, p.title, p.words]), shown.name, enter, "Picture") : h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
       own && runs() && !wall.measured && wall.bricks() ? h("button", { class: "btn", type: "button", title: "Run what is planned here, and time it (M)", onclick: remeasure }, "Measure") : null,
+      rooms.saving(shown.name, state.table, own && !state.table ? wall.canvas : null),
       h("button", { class: "btn", type: "button", "aria-pressed": String(body.classList.contains("big")), title: "Give the picture the whole height (E)", onclick: enlarge }, body.classList.contains("big") ? "Smaller" : "Larger"));
     body.querySelector(".pw").setAttribute("aria-label", shown.title);
     tableButton?.setAttribute("aria-pressed", String(state.table));

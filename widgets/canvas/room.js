@@ -25,7 +25,7 @@ export function mountRoom(el, host) {
     choose(names.findIndex(name => mine.includes(word(name))));
   });
   const show = () => {
-    put(head, h("b", {}, host.get("title")), tabs(rooms.map(p => [p.name, p.title, p.words]), state.room, room => { state.room = room; show(); }, "Picture"), live, h("span", { class: "sp" }),
+    put(head, h("b", {}, host.get("title")), tabs(rooms.map(p => [p.name, p.title, p.words]), state.room, room => { state.room = room; show(); }, "Picture"), live, h("span", { class: "sp" }), view.saving(state.room, state.table),
       h("button", { class: "btn", type: "button", "aria-pressed": String(state.table), title: "Show as a table (T)", onclick: flip }, "Table"));
     view.show(state.room, state.table).then(light);
   };

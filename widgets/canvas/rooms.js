@@ -4,6 +4,7 @@ import { chartView } from "./chart.js";
 import { stepperBar } from "./stepper.js";
 import { tuningView } from "./tuning.js";
 import { weldView } from "./weld.js";
+import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 
 /** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
@@ -137,8 +138,21 @@ export function roomsView(ctx, picture) {
     });
   }
   new ResizeObserver(() => { if (shown && !shown.table) scaled(); }).observe(picture);
+  /** A room, or the `canvas` that is drawn in its place, as a file of its name; a chart over a drawing has buttons of its own. */
+  async function save(format, room, table, canvas) {
+    const name = `ironworks-${room}.${format}`, svg = drawn.querySelector("svg.pic");
+    try {
+      if (format === "csv") kept(csv((await question(room, true)).data.table), name, "text/csv");
+      else if (canvas) kept(await bytes(canvas), name);
+      else if (svg && drawn.isConnected) kept(format === "svg" ? standalone(svg) : await painted(svg), name, "image/svg+xml");
+      else if (!await chart.save(format)) { ctx.say("Nothing is drawn here."); return; }
+      ctx.say(`Saved ${name}.`);
+    } catch (error) { ctx.say(error.sentence ?? String(error)); }
+  }
   return {
     show, tableOf, zoom,
+    /** How what is shown can be saved: a table as CSV, a canvas as a picture of points too, a drawing in any way. */
+    saving: (room, table, canvas = null) => saving(table ? ["csv"] : canvas ? ["png", "csv"] : ["png", "svg", "csv"], format => save(format, room, table, canvas)),
     /** The selection has changed. */
     light: () => { chart.light(); lower.light(); },
     within: root => { chart.within(root); lower.within(root); },

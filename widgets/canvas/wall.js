@@ -258,7 +258,7 @@ export function wallView(ctx) {
   observer.observe(box);
 
   return {
-    box, load, draw: ask, zoom, pan, stats, hand,
+    box, canvas, load, draw: ask, zoom, pan, stats, hand,
     whole() { view = null; hand.pick(null); ask(); },
     get view() { return view; },
     set view(next) { view = next; ask(); },

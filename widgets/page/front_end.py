@@ -27,6 +27,7 @@ MODULES = (
     "strip",
     "sheets",
     "words",
+    "keep",
     "chart",
     "stepper",
     "tuning",
