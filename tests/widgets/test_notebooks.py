@@ -16,7 +16,7 @@ ALL = [
     ("01_graphs", 4, 3),
     ("02_rewriting", 4, 1),
     ("03_fusion", 7, 4),
-    ("04_tiles", 5, 2),
+    ("04_tiles", 5, 3),
     ("05_cost_models", 5, 1),
     ("06_schedules", 6, 2),
     ("07_code_generation", 7, 3),
