@@ -19,7 +19,7 @@ ALL = [
     ("04_tiles", 5, 3),
     ("05_cost_models", 5, 1),
     ("06_schedules", 6, 2),
-    ("07_code_generation", 7, 3),
+    ("07_code_generation", 7, 4),
     ("08_measuring", 5, 1),
     ("09_control_flow", 6, 6),
     ("10_dynamic_shapes", 6, 4),
