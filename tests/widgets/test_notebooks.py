@@ -22,7 +22,7 @@ ALL = [
     ("07_code_generation", 7, 4),
     ("08_measuring", 5, 1),
     ("09_control_flow", 6, 6),
-    ("10_dynamic_shapes", 6, 4),
+    ("10_dynamic_shapes", 6, 6),
     ("11_training", 8, 3),
     ("12_capstone", 5, 1),
 ]
