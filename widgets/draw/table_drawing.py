@@ -6,19 +6,21 @@ from widgets.draw.svg import Svg, fit, label, path, text_width, wrapped
 from widgets.draw.table import Table, written
 
 WIDTH, LEFT, ROW, GAP = 780.0, 12.0, 18.0, 14.0
-ROWS, WIDEST = 24, 150.0
+ROWS, WIDEST = 24, 150.0  # the last column may take what is left
+BOLD_PX = 12  # as wide as 11 pixels are where they are bold
 
 
 def drawn_table(table: Table) -> Svg:
     """The caption, the first rows, and how many more there are."""
     y, marks = 20.0, []
-    for line in wrapped(table.caption, WIDTH - 2 * LEFT):
+    for line in wrapped(table.caption, WIDTH - 2 * LEFT, BOLD_PX):
         marks.append(label(LEFT, y, line, "i w"))
         y += 16
     shown = [table.columns, *(tuple(map(written, row)) for row in table.rows[:ROWS])]
     x = LEFT
-    for column in zip(*shown):
-        wide = min(WIDEST, max(map(text_width, column)))
+    for number, column in enumerate(zip(*shown), 1):
+        last = number == len(table.columns)
+        wide = min(WIDTH - LEFT - x if last else WIDEST, max(map(text_width, column)))
         if x + wide > WIDTH:
             break
         for n, cell in enumerate(column):
