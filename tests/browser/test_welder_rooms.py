@@ -226,9 +226,9 @@ def test_a_measurement_can_be_cancelled(room: Page) -> None:
 def test_a_table_says_the_same_in_words(room: Page) -> None:
     for title in ("Memory levels", "Tile curve", "What if", "Tile graph"):
         enter(room, title)
-        room.locator(".room header .btn").click()
+        room.locator(".room header button.btn").click()
         room.wait_for_selector(".room .picture table.tbl tr:nth-child(2)")
-        room.locator(".room header .btn").click()
+        room.locator(".room header button.btn").click()
         room.wait_for_selector(".room .picture svg.pic")
 
 
