@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +197,15 @@ def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(hou
     assert house.locator(".glossary dt").count() and house.locator(".chart .words").count()
     house.keyboard.press("Escape")
     assert not house.locator(".glossary").count() and house.locator(".chart .words").count()
+
+
+@pytest.mark.parametrize("house", [(1280, "light")], indirect=True)
+@pytest.mark.parametrize("room", ["errors", "staircase", "kernels", "rtasks"])
+def test_titles_of_axes_that_lie_over_each_other_do_not_touch(house: Page, room: str) -> None:
+    enter(house, room)
+    titles = house.locator(".chart :is(.ytitle, .y2title)").all()
+    boxes = sorted((b["y"], b["y"] + b["height"]) for t in titles if (b := t.bounding_box()))
+    assert boxes and all(end <= begin for (_, end), (begin, _) in pairwise(boxes))
 
 
 def test_a_line_is_turned_off_by_its_name_and_stays_so(house: Page) -> None:

@@ -45,7 +45,7 @@ def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
     figure.update_layout(yaxis2={"anchor": "x"})
     styled(figure, theme, title, 560)
     figure.update_xaxes(title_text="time of a brick (µs), planned", type="log", anchor="y2")
-    above = {"title": {"text": "time of a brick (µs), measured"}, "type": "log"}
+    above = {"title": {"text": "a brick (µs), measured"}, "type": "log"}
     below = {"title": {"text": "measured ÷ planned (×)"}, "type": "log"}
     figure.update_layout(
         yaxis={**above, "domain": [0.4, 1]},
