@@ -136,3 +136,10 @@ def test_one_element_of_a_tensor_is_where_its_offset_says(
         assert isinstance(found, tuple)
         wanted = np.unravel_index(place, target)
         assert [at(index) for index in found] == [int(i) for i in wanted]
+
+
+def test_padding_around_one_element_is_not_lost_with_its_last_dim() -> None:
+    """Elements beside it were read as that element, and not as 0."""
+    beside = (var("i") - 1,)
+    assert through_reshape(beside, (1,), (), Ranges({"i": 4})) is None
+    assert through_reshape((Affine(),), (1,), (), Ranges({"i": 4})) == ()

@@ -187,7 +187,7 @@ def through_reshape(
     Indices that may lie outside of their dim are passed on only where the dim stays as it is.
     """
     if not target:
-        return ()
+        return () if _all_inside(index, shape, ranges) else None
     if offset != 0 or product(shape) != product(target):
         place = linear(index, shape) + offset
         return unravel(place, target, ranges) if _all_inside(index, shape, ranges) else None
