@@ -1,6 +1,6 @@
-"""A recursive autoencoder over trees of 127 nodes, hidden 512, in turns with NumPy and with the
-same recursion followed by Python; then on two threads in turns with one, the calls made by both
-together and by both apart: `python -m tests.benchmarks.recursive_autoencoder`. Batch 1.
+"""The zoo's recursive autoencoder over trees of 127 nodes, in turns with NumPy and with the same
+recursion followed by Python; then on two threads in turns with one, the calls made by both together
+and by both apart: `python -m tests.benchmarks.recursive_autoencoder`. Batch 1.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import explorer
-import explorer.np as xp
-from explorer import tensor
+from explorer.frontends import zoo
+from explorer.frontends.zoo.control_flow.recursive_autoencoder import FULL
 from explorer.grinder import Options as GrinderOptions
 from explorer.grinder import on_host
 from explorer.rammer import Options as RammerOptions
@@ -23,42 +23,9 @@ from explorer.runtime.executable import Executable
 from tests.benchmarks.turns import Racer, race
 
 Array = np.ndarray
-
-
-HIDDEN, NODES = 512, 127
-RNG = np.random.default_rng(0)
-PRODUCT = (RNG.standard_normal((HIDDEN, 2 * HIDDEN)) / 32).astype(np.float32)
-BIAS = (RNG.standard_normal(HIDDEN) / 10).astype(np.float32)
-INDEX, LINKS = tensor("int64"), tensor("int64", NODES)
-ROW, ROWS = tensor("float32", HIDDEN), tensor("float32", NODES, HIDDEN)
-
-
-@explorer.function(result=ROW)
-def enc(node: INDEX, left: LINKS, right: LINKS, leaf: ROWS) -> Any:
-    """A node is its leaf, or is made of its two children."""
-    if left[node] < 0:
-        return leaf[node]
-    a, b = enc(left[node], left, right, leaf), enc(right[node], left, right, leaf)
-    return xp.tanh(PRODUCT @ xp.concatenate([a, b]) + BIAS)
-
-
-@explorer.trace
-def rae(root: INDEX, left: LINKS, right: LINKS, leaf: ROWS) -> Any:
-    """The vector of a tree, from the node that is its root on."""
-    return enc(root, left, right, leaf)
-
-
-def by_numpy(root: int, left: Array, right: Array, leaf: Array) -> Array:
-    """The same in NumPy."""
-    children = left.tolist(), right.tolist()
-
-    def enc(node: int) -> Array:
-        if children[0][node] < 0:
-            return np.asarray(leaf[node])
-        both = [enc(children[0][node]), enc(children[1][node])]
-        return np.asarray(np.tanh(PRODUCT @ np.concatenate(both) + BIAS))
-
-    return enc(root)
+NAME = "recursive_autoencoder"
+NODES = FULL.nodes
+BY_NUMPY = FULL.function({w.name: w.drawn(0) for w in FULL.weights})
 
 
 def balanced(nodes: int, room: int = NODES) -> tuple[Array, Array]:
@@ -88,16 +55,16 @@ def made(how: str, tree: str, threads: int) -> Callable[[], Any]:
     Python.
     """
     left, right = TREES[tree]
-    leaf = np.random.default_rng(1).standard_normal((NODES, HIDDEN)).astype(np.float32)
+    leaf = np.random.default_rng(1).standard_normal((NODES, FULL.hidden)).astype(np.float32)
+    feeds = {"left": left, "right": right, "leaf": leaf}
     if how == "NumPy":
-        return partial(by_numpy, 0, left, right, leaf)
+        return partial(_only, lambda given: BY_NUMPY(**given), feeds)
     grinder = GrinderOptions(recursion=how if how in TOGETHER_OR_APART else "auto")
     chosen = explorer.Options(rammer=RammerOptions(threads=threads), grinder=grinder)
-    compiled = explorer.compile(rae, options=chosen)
+    compiled = explorer.compile(zoo.load(NAME), options=chosen)
     run = compiled.run
     if how == "followed by Python":
         run = Executable(compiled.program, compiled.codes, compiled.device, on_host).run
-    feeds = {"root": np.array(0), "left": left, "right": right, "leaf": leaf}
     return partial(_only, run, feeds)
 
 

@@ -15,19 +15,13 @@ import explorer
 import explorer.np as xp
 from explorer import tensor
 from explorer.errors import BoundError, TooLarge
+from explorer.frontends import zoo
 from explorer.grinder import SCHEDULES, on_host
 from explorer.grinder import Options as GrinderOptions
 from explorer.ir.decisions.control import TaskTree
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.executable import Executable
-from tests.benchmarks.recursive_autoencoder import (
-    HIDDEN,
-    NODES,
-    balanced,
-    by_numpy,
-    rae,
-    random_tree,
-)
+from tests.benchmarks.recursive_autoencoder import BY_NUMPY, NAME, balanced, random_tree
 
 QUICK, PROGRAMS = 25, 300
 WIDE = 5
@@ -259,14 +253,15 @@ def test_ctrl_c_ends_a_recursion_within_a_second(threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_recursive_autoencoder_over_trees(threads: int) -> None:
-    compiled = explorer.compile(rae, options=options(threads, 127))
+    compiled = explorer.compile(zoo.load(NAME), options=options(threads, 127))
     host = Executable(compiled.program, compiled.codes, compiled.device, on_host)
     assert compiled.executable.frames is None and host.frames is not None
-    leaf = np.random.default_rng(2).standard_normal((NODES, HIDDEN)).astype(np.float32)
+    shape = compiled.model.inputs["leaf"].dims
+    leaf = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
     trees = [balanced(n) for n in (1, 3, 127)] + [random_tree(n, n) for n in (5, 31, 127)]
     for left, right in trees:
-        inputs = {"root": np.array(0), "left": left, "right": right, "leaf": leaf}
-        wanted = by_numpy(0, left, right, leaf)
+        inputs = {"left": left, "right": right, "leaf": leaf}
+        (wanted,) = BY_NUMPY(**inputs).values()
         for run in (compiled.run, host.run):
             (found,) = run(inputs).values()
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
