@@ -19,8 +19,10 @@ WORDS = ("int64", "uint8")  # of memory that rows themselves read and write
 LINE_WORDS = 16  # int64 from the counter of one unit to the next: a line of 128 bytes
 NOTHING, HUNG = 0, -1  # faults; those above 0 are said by rows
 TABLES = (  # arrays of int64 beside the one memory
-    *("rows", "begins", "table", "calls", "pointers", "counters", "stack", "state", "stamps"),
+    *("rows", "begins", "calls", "pointers", "stack", "stamps", "made"),
+    *("table", "counters", "state"),
 )
+MOVING = TABLES[-3:]  # what a run begins with, and changes
 LOOKS = 64  # at a counter between two looks at the clock; chosen
 
 PROGRAM_HEAD = '''
@@ -45,7 +47,7 @@ def globaltimer(context):
 def comes(counters, at, least, give_up):
     """Whether a counter reaches a number in time."""
     looks = 0
-    while cuda.atomic.add(counters, at, 0) < least:
+    while cuda.ldcv(counters, at) < least:
         cuda.nanosleep(uint32(20))
         looks += 1
         if looks % {looks} == 0 and globaltimer() > give_up:
@@ -87,11 +89,13 @@ def program({arguments}):
                     cuda.threadfence()
                     cuda.atomic.exch(counters, unit * {line}, epoch * stride + d)
             stamped += 1
-        elif op == WAIT:
-            if _thread == 0:
-                if not comes(counters, a * {line}, epoch * stride + b, give_up):
+        elif op == WAIT:  # and the c - 1 waits behind it, each by another thread
+            for n in range(_thread, c, {threads}):
+                other, step = rows[row + 5 * n - 4], rows[row + 5 * n - 3]
+                if not comes(counters, other * {line}, epoch * stride + step, give_up):
                     hung = int32(1)
-                cuda.threadfence()
+            row += 5 * (c - 1)
+            cuda.threadfence()
             if cuda.syncthreads_or(hung) != 0:
                 break
         elif op == BARRIER:
@@ -177,6 +181,8 @@ def program({arguments}):
             break
     if hung != 0:
         cuda.atomic.cas(state, 0, 0, HUNG)
+    if _thread == 0:
+        made[unit] = min(stamped, room)
 """
 
 

@@ -188,6 +188,7 @@ class _Cuda(SimpleNamespace):
             local=SimpleNamespace(array=_local),
             atomic=SimpleNamespace(add=self.add, exch=self.exchange, cas=self.exchange_if),
             threadfence=lambda: None,
+            ldcv=lambda memory, at: memory[at],
         )
         self.ticks = self.shown = 0
 

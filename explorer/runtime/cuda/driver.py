@@ -7,8 +7,18 @@ from typing import Protocol
 
 import numpy as np
 
-from explorer.codegen.cuda.persistent import ProgramSource
+from explorer.codegen.cuda.persistent import MOVING, ProgramSource
 from explorer.codegen.cuda.stand_in import run_program_source
+
+
+class Loaded(Protocol):
+    """A launch whose tables lie in the device's memory, to be run as often as one likes."""
+
+    def run(self) -> None:
+        """Begin once more, behind what was asked for before."""
+
+    def tell(self, *names: str) -> None:
+        """Let the arrays of these names have what the last run left, when it is over."""
 
 
 class Driver(Protocol):
@@ -27,14 +37,18 @@ class Driver(Protocol):
     def make_room(self, count: int) -> None:
         """Memory of so many bytes, in the place of what there was."""
 
-    def write(self, at: int, array: np.ndarray) -> None:
-        """Copy an array there, behind what was asked for before."""
+    def write(self, at: int, array: np.ndarray, again: bool = False) -> None:
+        """Copy an array there, behind what was asked for before; `again`: it is done for each run,
+        so that what it takes is kept.
+        """
 
     def read(self, at: int, array: np.ndarray) -> None:
         """Fill an array from there, when all that was asked for is done."""
 
-    def launch(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Run to the end; what the kernel wrote to its tables is in `arrays` then."""
+    def load(
+        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+    ) -> Loaded:
+        """A launch with its tables, ready to be run."""
 
 
 class StandIn:
@@ -56,7 +70,7 @@ class StandIn:
         """All poison: NaN as a float of any width."""
         self.memory = np.full(-(-count // 8) * 8, 0xFF, np.uint8)
 
-    def write(self, at: int, array: np.ndarray) -> None:
+    def write(self, at: int, array: np.ndarray, again: bool = False) -> None:
         """At once."""
         bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.memory[at : at + bytes_.size] = bytes_
@@ -66,15 +80,37 @@ class StandIn:
         bytes_ = array.reshape(-1).view(np.uint8)
         bytes_[:] = self.memory[at : at + bytes_.size]
 
-    def launch(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """All blocks in turns."""
-        views = {f"memory_{d}": self.memory.view(d) for d in source.memories}
+    def load(
+        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+    ) -> Loaded:
+        """Nothing is copied."""
+        return _InTurns(self, source, units, arrays)
+
+
+class _InTurns:
+    """A launch whose blocks take turns."""
+
+    def __init__(
+        self, device: StandIn, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        self.device, self.source, self.units, self.arrays = device, source, units, arrays
+        self.fresh = {name: arrays[name].copy() for name in MOVING}
+
+    def run(self) -> None:
+        """At once, to the end."""
+        device, source = self.device, self.source
+        for name, values in self.fresh.items():
+            self.arrays[name][:] = values
+        views = {f"memory_{d}": device.memory.view(d) for d in source.memories}
         run_program_source(
             source.source,
-            units,
+            self.units,
             source.threads,
             source.shared_bytes,
-            {**arrays, **views},
-            self.seed,
-            self.watched,
+            {**self.arrays, **views},
+            device.seed,
+            device.watched,
         )
+
+    def tell(self, *names: str) -> None:
+        """They have it."""

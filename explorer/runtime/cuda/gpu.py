@@ -6,7 +6,7 @@ the next memory; Python and the CPU go on as before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from explorer.codegen.cuda.assemble import EXTRA, LEAST_CAPABILITY
-from explorer.codegen.cuda.persistent import TABLES, ProgramSource
+from explorer.codegen.cuda.persistent import MOVING, TABLES, ProgramSource
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import DeviceFault
+from explorer.runtime.cuda.driver import Loaded
 
 CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
     ("OUT_OF_MEMORY", "has no room for what was asked of it"),
@@ -68,10 +69,11 @@ class Gpu:
         self.memory: Any = None
         self.lost = False
         self._kernels: dict[str, Any] = {}
+        self._pinned: dict[tuple[int, int], Any] = {}
 
     def resident(self, source: ProgramSource) -> int:
         """As the driver says of the code that it has."""
-        with self._told():
+        with self.told():
             kernel = self._kernel(source)
             (code,) = kernel.overloads.values()
             return int(code.max_cooperative_grid_blocks(source.threads, source.shared_bytes))
@@ -79,21 +81,33 @@ class Gpu:
     def make_room(self, count: int) -> None:
         """In the place of what there was; in a new context, where the old one is lost."""
         self.memory = None
+        self._pinned.clear()
         if self.lost:
             self.cuda.close()
             self._kernels.clear()
             self.lost = False
-        with self._told():
+        with self.told():
             self.stream = self.cuda.stream()
             self.memory = self.cuda.device_array(-(-count // 8) * 8, np.uint8)
 
-    def write(self, at: int, array: np.ndarray) -> None:
-        """Through pinned memory, in the order of the stream."""
+    def write(self, at: int, array: np.ndarray, again: bool = False) -> None:
+        """Through pinned memory, in the order of the stream; what lies on the device already, with
+        `__cuda_array_interface__`, from there.
+        """
+        if hasattr(array, "__cuda_array_interface__"):
+            with self.told():
+                given = self.cuda.as_cuda_array(array).reshape(-1).view(np.uint8)
+                self.memory[at : at + given.size].copy_to_device(given, stream=self.stream)
+            return
         bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         if not bytes_.size:
             return
-        with self._told():
-            staged = self.cuda.pinned_array(bytes_.size, np.uint8)
+        with self.told():
+            staged = self._pinned.get((at, bytes_.size))
+            if staged is None:
+                staged = self.cuda.pinned_array(bytes_.size, np.uint8)
+            if again:
+                self._pinned[at, bytes_.size] = staged
             staged[:] = bytes_
             self.memory[at : at + bytes_.size].copy_to_device(staged, stream=self.stream)
 
@@ -102,29 +116,41 @@ class Gpu:
         bytes_ = array.reshape(-1).view(np.uint8)
         if not bytes_.size:
             return
-        with self._told():
+        with self.told():
             self.memory[at : at + bytes_.size].copy_to_host(bytes_, stream=self.stream)
             self.stream.synchronize()
 
-    def launch(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """One kernel; its tables come back with it."""
-        with self._told():
-            tables = [self.cuda.to_device(arrays[name], stream=self.stream) for name in TABLES]
-            views = [self.memory.view(np.dtype(d)) for d in source.memories]
-            configured = self._kernel(source)[
-                units, source.threads, self.stream, source.shared_bytes
-            ]
-            configured(*tables, *views)
-            for name in ("state", "stamps"):
-                tables[TABLES.index(name)].copy_to_host(arrays[name], stream=self.stream)
-            self.stream.synchronize()
+    def load(
+        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+    ) -> Loaded:
+        """All tables are copied, once."""
+        with self.told():
+            return _OnGpu(self, source, units, arrays)
+
+    def start(self, source: ProgramSource, units: int, arrays: Sequence[Any]) -> Callable[[], None]:
+        """What launches its kernel on arrays of the device, each time."""
+        (code,) = self._kernel(source).overloads.values()
+        dispatcher: Any = import_module("numba.cuda.dispatcher")
+        config = dispatcher.LaunchConfig(
+            grid=(units, 1, 1), block=(source.threads, 1, 1), shmem_size=source.shared_bytes
+        )
+        given: list[Any] = []
+        for type_, array in zip(code.argument_types, arrays, strict=True):
+            code._prepare_args(type_, array, self.stream, [], given)
+        kernel, stream = code._codelibrary.get_cufunc().kernel, self.stream
+
+        def go() -> None:
+            dispatcher.launch(stream, config, kernel, *given)
+
+        return go
 
     def _kernel(self, source: ProgramSource) -> Any:
         """The kernel of a source, compiled once for its arrays."""
         if source.source not in self._kernels:
             types, names = import_module("numba.types"), dict[str, Any](__name__="device_program")
             exec(source.source, names)
-            kernel = names["program"]
+            bounds = source.threads  # without it, code may need more registers than a block has
+            kernel = self.cuda.jit(names["program"].py_func, launch_bounds=bounds)
             words = [types.int64[::1] for _ in TABLES]
             numbers = ("boolean" if d == "bool" else d for d in source.memories)
             code = kernel.compile((*words, *(getattr(types, n)[::1] for n in numbers)))
@@ -134,7 +160,7 @@ class Gpu:
         return self._kernels[source.source]
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def told(self) -> Iterator[None]:
         """What the driver says, in a sentence."""
         try:
             yield
@@ -145,3 +171,39 @@ class Gpu:
                 raise
             self.lost = self.lost or cause[0] in LOST
             raise DeviceFault(f"{self.name} {cause[1]}", where=self.name, found=words) from problem
+
+
+class _OnGpu:
+    """A launch whose tables lie on a GPU; those that a run changes begin anew by one copy there."""
+
+    def __init__(
+        self, gpu: Gpu, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        self.gpu, self.arrays = gpu, arrays
+        one = np.concatenate([arrays[name] for name in MOVING])
+        self.fresh = gpu.cuda.to_device(one, stream=gpu.stream)
+        self.moving = gpu.cuda.to_device(one, stream=gpu.stream)
+        self.tables = {}
+        for name in TABLES:
+            if name not in MOVING:
+                self.tables[name] = gpu.cuda.to_device(arrays[name], stream=gpu.stream)
+        begin = 0
+        for name in MOVING:
+            end = begin + arrays[name].size
+            self.tables[name] = self.moving[begin:end]
+            begin = end
+        views = [gpu.memory.view(np.dtype(d)) for d in source.memories]
+        self.start = gpu.start(source, units, [*(self.tables[n] for n in TABLES), *views])
+
+    def run(self) -> None:
+        """One copy and one kernel."""
+        with self.gpu.told():
+            self.moving.copy_to_device(self.fresh, stream=self.gpu.stream)
+            self.start()
+
+    def tell(self, *names: str) -> None:
+        """Each by a copy."""
+        with self.gpu.told():
+            for name in names:
+                self.tables[name].copy_to_host(self.arrays[name], stream=self.gpu.stream)
+            self.gpu.stream.synchronize()

@@ -16,7 +16,7 @@ from explorer.ops.reference.evaluate import too_deep
 from explorer.ops.reference.libraries import call_library
 from explorer.runtime.binding.launches.launch_code import LaunchCode
 from explorer.runtime.cuda.deadlock import too_many
-from explorer.runtime.cuda.driver import Driver
+from explorer.runtime.cuda.driver import Driver, Loaded
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.tables import Tables
 
@@ -36,7 +36,8 @@ class ProgramRun:
         driver.make_room(program.memory_bytes)
         for at, array in program.fixed():
             driver.write(at, array)
-        self.traced: list[tuple[LaunchCode, Tables]] = []
+        self._loaded: dict[int, tuple[Tables, Loaded]] = {}
+        self.traced: list[tuple[LaunchCode, Tables, Loaded]] = []
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs by name, in new arrays.
@@ -45,7 +46,7 @@ class ProgramRun:
         """
         program, driver = self.program, self.driver
         for name in program.plan.program.inputs:
-            driver.write(program.address(name), inputs[name])
+            driver.write(program.address(name), inputs[name], again=True)
         self.traced = []
         for step in program.steps:
             if isinstance(step, LaunchCode):
@@ -59,9 +60,10 @@ class ProgramRun:
         return found
 
     def _launch(self, code: LaunchCode) -> None:
-        tables = self.program.tables(code)
-        self.driver.launch(self.program.printed, tables.units, tables.arrays)
-        self.traced.append((code, tables))
+        tables, loaded = self._loaded.get(id(code)) or self._load(code)
+        loaded.run()
+        loaded.tell("state")
+        self.traced.append((code, tables, loaded))
         if tables.fault == HUNG:
             raise DeviceFault(
                 f"{self.program.program.name} hung on {self.driver.name}: a unit waited too long "
@@ -70,6 +72,13 @@ class ProgramRun:
             )
         if tables.fault:
             raise too_deep(*code.recursions[tables.fault - 1])
+
+    def _load(self, code: LaunchCode) -> tuple[Tables, Loaded]:
+        """The tables of a launch, which the device keeps."""
+        tables = self.program.tables(code)
+        loaded = self.driver.load(self.program.printed, tables.units, tables.arrays)
+        self._loaded[id(code)] = tables, loaded
+        return tables, loaded
 
     def _library(self, task: LibraryTask) -> None:
         """Python calls a library with copies."""
@@ -94,7 +103,8 @@ class ProgramRun:
         of a microsecond are looks at its timer, and no time.
         """
         bricks, cuts, begin, end = list[Brick](), list[float](), 0.0, 0.0
-        for code, tables in self.traced:
+        for code, tables, loaded in self.traced:
+            loaded.tell("stamps", "made")
             stamps = [tables.stamps(place) for place in range(tables.units)]
             made = [s for s in stamps if len(s)]
             first = min((float(s[:, 1].min()) for s in made), default=0.0)

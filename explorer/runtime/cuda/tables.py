@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.codegen.cuda.persistent import LINE_WORDS
+from explorer.codegen.cuda.persistent import LINE_WORDS, TABLES
 from explorer.runtime.binding.launches.launch_code import LaunchCode
 from explorer.runtime.device_program import instructions as isa
 
@@ -36,8 +36,8 @@ class Tables:
     def stamps(self, unit: int) -> np.ndarray:
         """Rows of (instruction, nanoseconds at its beginning, at its end), as many as were made."""
         room = int(self.arrays["state"][ROOM])
-        found = self.arrays["stamps"].reshape(self.units, room, 3)[unit]
-        made: np.ndarray = found[found[:, 2] > 0]
+        found = self.arrays["stamps"].reshape(self.units, room, 3)
+        made: np.ndarray = found[unit, : self.arrays["made"][unit]]
         return made
 
 
@@ -73,7 +73,7 @@ def tables_of(
     state[STRIDE], state[ROOM], state[PATIENCE] = 1 + max(lengths), room, patience_ns
     state[TABLE], state[POINTERS], state[STACK] = table, pointers[0].size, stack
     arrays = {
-        "rows": np.concatenate([rows.reshape(-1) for rows in code.rows]),
+        "rows": np.concatenate([waiting_together(rows).reshape(-1) for rows in code.rows]),
         "begins": begins,
         "table": np.tile(np.array(one or [0], np.int64), units),
         "calls": np.array(calls or [0, 0], np.int64),
@@ -82,5 +82,17 @@ def tables_of(
         "stack": np.zeros(units * stack, np.int64),
         "state": state,
         "stamps": np.zeros(units * room * 3, np.int64),
+        "made": np.zeros(units, np.int64),
     }
-    return Tables(units, code.registers, arrays)
+    return Tables(units, code.registers, {name: arrays[name] for name in TABLES})
+
+
+def waiting_together(rows: np.ndarray) -> np.ndarray:
+    """Rows of which each Wait says how many follow one another from it on: threads of a block look
+    at that many counters at once.
+    """
+    found = rows.copy()
+    others = np.append(np.flatnonzero(rows[:, 0] != isa.WAIT), len(rows))
+    waits = np.flatnonzero(rows[:, 0] == isa.WAIT)
+    found[waits, 3] = others[np.searchsorted(others, waits)] - waits
+    return found

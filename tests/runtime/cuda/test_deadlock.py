@@ -49,7 +49,7 @@ def run(program: RProgram, seed: int) -> Tables:
     tables = tables_of(code, {}, lambda name: (), lambda name: 0, stamps=16)
     device = StandIn(len(units), seed)
     device.make_room(8)
-    device.launch(printed(), len(units), tables.arrays)
+    device.load(printed(), len(units), tables.arrays).run()
     return tables
 
 

@@ -49,11 +49,13 @@ class KernelRows:
         first = self.numbers.first(key_of(part), len(schedule.programs))
         for number, program in enumerate(schedule.programs, first):
             rows.meet()
+            shown = None if rows.alone else awaited(program.units)
             for unit in rows.taking:
                 mine: Sequence[Instruction] = (
                     program.units[unit] if rows.together else one_order(program)
                 )
-                self._unit(unit, mine, program, by_name, number)
+                steps = shown[unit] if shown else set[int]()
+                self._unit(unit, mine, program, by_name, number, steps)
             rows.apart = False
 
     def _unit(
@@ -63,11 +65,10 @@ class KernelRows:
         program: RProgram,
         by_name: Mapping[str, OperatorTask],
         number: int,
+        shown: set[int],
     ) -> None:
-        """Rows of a unit; it shows its steps where others take part."""
-        rows = self.rows.by_unit[unit]
-        shown = set() if self.rows.alone else awaited(program.units)[unit]
-        step = 0
+        """Rows of a unit; it shows the steps that others wait for."""
+        rows, step = self.rows.by_unit[unit], 0
         for given in instructions:
             if isinstance(given, Wait):
                 rows.append((isa.WAIT, given.unit, given.step, 0, 0))
