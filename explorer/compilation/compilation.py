@@ -48,6 +48,8 @@ if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for
     from explorer.codegen.cuda.build import Chosen
     from explorer.runtime.cuda.program import DeviceProgram
 
+MET = 8  # units that a block of a GPU waits for one by one, at most, where nothing is said; chosen
+
 
 class Compilation:
     """What `explorer.compile` gives. It never changes; it may be run from several threads."""
@@ -226,8 +228,9 @@ class Compilation:
                 where=self.device.name,
                 try_='target="cuda-sim"',
             )
-        if units:
-            rammer = replace(self.options.rammer, threads=units)
+        rammer = self.options.rammer
+        if units or not rammer.meet:
+            rammer = replace(rammer, threads=units or rammer.threads, meet=rammer.meet or MET)
             return self.with_options(rammer=rammer).device_program(sizes)
         from explorer.runtime.cuda.program import DeviceProgram
 

@@ -1,10 +1,10 @@
 """A kernel as thread blocks on a data-sheet device: how many a multiprocessor holds, and how long
 one takes beside others.
 
-A block takes the longest of three: what it needs on a multiprocessor of its own, with the waits for
+A block takes the longest of four: what it needs on a multiprocessor of its own, with the waits for
 memory that nothing hides (`alone_us`); its part of the multiprocessor's arithmetic, which resident
-blocks share evenly; and its part of the bandwidth of the chip, which all blocks under way share
-evenly. Large tiles meet Roller's micro performance model there (section 3.3); small ones wait.
+blocks share evenly; its part of the bandwidth of the chip, which all blocks under way share evenly;
+and its turn to begin, for a multiprocessor begins one at a time (`dispatch_us`). Large tiles meet Roller's micro performance model there (section 3.3); small ones wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from explorer.tile.gpu.demand import Demand
 
 LOAD_BYTES = 4  # of one load of one thread: a float32; assumed
 ADDRESS_REGISTERS, LEAST_REGISTERS = 24, 32  # of a thread, beside its tile; in all: assumed
-NAMES = ("alone", "compute", "memory")
+NAMES = ("alone", "compute", "memory", "dispatch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class ThreadBlocks:
     compute_us: float
     memory_us: float
     block: Block | None = None
+    dispatch_us: float = 0.0
 
     def resident(self, device: Device) -> int:
         """How many blocks a multiprocessor holds at the same time, 1 at least."""
@@ -48,15 +49,16 @@ class ThreadBlocks:
         return max(1, min(device.unit_blocks or 1, by_threads, by_registers, by_shared))
 
     def terms(self, beside: int, flying: int) -> tuple[tuple[str, float], ...]:
-        """The three times of a block while `beside` share its multiprocessor and `flying` the chip,
+        """The four times of a block while `beside` share its multiprocessor and `flying` the chip,
         of which the longest counts.
         """
-        times = (self.alone_us, self.compute_us * beside, self.memory_us * flying)
+        own = self.alone_us, self.compute_us * beside, self.memory_us * flying
+        times = (*own, self.dispatch_us * beside)
         return tuple(zip(NAMES, times, strict=True))
 
     def task_us(self, beside: int, flying: int) -> float:
         """The time of a block while `beside` share its multiprocessor and `flying` the chip."""
-        return max(self.alone_us, self.compute_us * beside, self.memory_us * flying)
+        return max(us for _, us in self.terms(beside, flying))
 
     def beside(self, device: Device, blocks: int, most: int) -> tuple[int, int]:
         """How many blocks share a multiprocessor and the chip where there are so many to run and
@@ -104,7 +106,7 @@ def thread_blocks(
         _warps(device, demand.threads) * device.lanes * each,
         demand.shared_bytes,
         device.task_ns / 1e3 + max(demand.steps * wait_us, load_us) + computing_us,
-        compute_us, memory_us, block,
+        compute_us, memory_us, block, device.task_ns / 1e3,
     )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ MOST_BRICKS = 1 << 16  # of a unit's share of an operator; chosen
 class Options:
     """How a wall is laid. `threads` 0: as many units as the device has; `brick_tasks` 0: at most
     `bricks` of a unit's share of an operator. `profile`: measured times of tasks, which plans use
-    where they have them.
+    where they have them. `meet`: how many units an operator may wait for one by one; where it
+    would wait for more, all meet before it; 0: for any number.
     """
 
     policy: str | Policy = "wavefront"
@@ -31,6 +32,7 @@ class Options:
     brick_tasks: int = 0
     bricks: int = 8
     profile: TaskProfile | None = None
+    meet: int = 0
 
     def __post_init__(self) -> None:
         policy = ranges.policy("rammer.policy", self.policy, POLICIES)
@@ -38,6 +40,7 @@ class Options:
         ranges.whole("rammer.threads", self.threads, 0, MOST_THREADS)
         ranges.whole("rammer.brick_tasks", self.brick_tasks, 0, MOST_TASKS)
         ranges.whole("rammer.bricks", self.bricks, 1, MOST_BRICKS)
+        ranges.whole("rammer.meet", self.meet, 0, MOST_THREADS)
         if not isinstance(self.profile, TaskProfile | None):
             raise BadOption(
                 f"rammer.profile is a TaskProfile, found {ranges.shown(self.profile)}",

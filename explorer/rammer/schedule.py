@@ -11,6 +11,7 @@ from explorer.ir.decisions.rprogram import RProgram
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.tile_rules import whole
 from explorer.passes.pipeline.own_policy import Asked, a, shown
+from explorer.rammer.meeting import meeting
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
 from explorer.rammer.transform import Bricks, Order, rprograms
@@ -60,6 +61,7 @@ def schedule(facts: Facts, options: Options, device_name: str = "") -> Schedule:
 
 def _laid(facts: Facts, placement: Placement, options: Options, device_name: str) -> Schedule:
     bricks, names = options.granularity, ("planned", options.policy_name, device_name)
+    placement = meeting(facts, placement, options.meet)
     if facts.device.units > MANY_UNITS and is_plain(facts):
         return Schedule(facts, placement, bricks, lane_wall(facts, placement, bricks, *names))
     written = rprograms(facts, placement, bricks)

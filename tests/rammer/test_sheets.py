@@ -51,7 +51,11 @@ def test_a_block_waits_alone_and_shares_with_others():
     assert block.task_us(beside=1, flying=80) == 2.0
     assert block.task_us(beside=8, flying=80) == 4.0
     assert block.task_us(beside=8, flying=640) == pytest.approx(6.4)
-    assert dict(block.terms(8, 640)) == pytest.approx({"alone": 2, "compute": 4, "memory": 6.4})
+    assert dict(block.terms(8, 640)) == pytest.approx(
+        {"alone": 2, "compute": 4, "memory": 6.4, "dispatch": 0}
+    )
+    late = replace(block, dispatch_us=0.5)
+    assert late.task_us(beside=32, flying=80) == 16.0
 
 
 def test_blocks_spread_over_multiprocessors_before_they_share_one():

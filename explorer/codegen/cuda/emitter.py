@@ -10,7 +10,7 @@ from math import prod
 
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.expressions import Scalars, register
-from explorer.ir.affine import Affine
+from explorer.ir.affine import Affine, var
 from explorer.ir.tile_programs.elements import REGISTER, Fetch, TileExpr
 from explorer.ir.tile_programs.program import Grid
 from explorer.ir.tile_programs.statements import For, Span
@@ -40,14 +40,22 @@ class Emitter:
             )
             inner *= int(g.count)
 
-    def loop(self, s: Span) -> None:
-        """What follows is done for each value of an axis, in order."""
-        if s.size == 1 and not (s.clip_low or s.clip_high):
+    def loop(self, s: Span, times: int = 1) -> None:
+        """What follows is done for each value of an axis, in order, or for each of so many
+        `times` fewer, the first of those that follow one another.
+        """
+        if times == s.size and not (s.clip_low or s.clip_high):
             self.line(f"{s.axis} = {affine_text(s.base)}")
             return
-        low, high = ends(s)
-        self.line(f"for {s.axis} in range({low}, {high}):")
+        if s.clip_low or s.clip_high or (times == 1 and not s.base.terms):
+            low, high = ends(s)
+            self.line(f"for {s.axis} in range({low}, {high}):")
+            self.depth += 1
+            return
+        count = int(s.size) // times if isinstance(s.size, int) else s.size
+        self.line(f"for {s.axis}_k in range({count}):")  # a number, by which LLVM unrolls
         self.depth += 1
+        self.line(f"{s.axis} = {affine_text(s.base + var(f'{s.axis}_k') * times)}")
 
     def dealt(self, loops: Sequence[For]) -> None:
         """What follows is done by each thread for the values of loops that are dealt to it."""

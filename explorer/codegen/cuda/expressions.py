@@ -77,12 +77,14 @@ class Scalars:
                 return constant(value, dtype)
 
     def offset(self, f: Fetch) -> str:
-        """Where an element lies in its buffer."""
+        """Where an element lies in its buffer: a number without a sign, which Numba does not look
+        at to count from the end.
+        """
         text = affine_text(f.offset)
         for index, stride, extent in f.dynamic:
             at = f"min(max({self.name(index)}, 0), {int(extent) - 1})"
             text += f" + {at} * {int(stride)}"
-        return text
+        return text if text.isdigit() else f"uint64({text})"
 
     def function(self, op: str, args: tuple[TileExpr, ...]) -> str:
         """A scalar function, by the dtype of its first argument."""

@@ -6,7 +6,7 @@ from explorer.codegen.cuda.emitter import Emitter
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.tile_programs.elements import REGISTER, Buffer
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.tile.verify import room_bytes
+from explorer.tile.verify import ALIGNED_BYTES, room_bytes
 
 STATIC_BYTES = 49_152  # that code may name ahead: CUDA C++ programming guide, 20.4
 
@@ -24,11 +24,11 @@ def shared(e: Emitter, p: TileProgram, asked: bool = False) -> None:
     for b, begin in zip(buffers, begins):
         type_ = "boolean" if b.dtype == "bool" else b.dtype
         if begins[-1] <= STATIC_BYTES and not asked:
-            e.line(f"{b.name} = cuda.shared.array({b.size}, {type_})")
+            e.line(f"{b.name} = cuda.shared.array({b.size}, {type_}, {ALIGNED_BYTES})")
             continue
         first = begin // ITEM_BYTES[b.dtype]
         part = f"[{first} : {first + int(b.size)}]"
-        e.line(f"{b.name} = cuda.shared.array(0, {type_}){part}")
+        e.line(f"{b.name} = cuda.shared.array(0, {type_}, {ALIGNED_BYTES}){part}")
 
 
 def beginnings(p: TileProgram) -> list[int]:

@@ -75,7 +75,7 @@ class Shared:
         self.named: list[Memory] = []
         self.asked = 0
 
-    def array(self, size: int, dtype: Any) -> Memory:
+    def array(self, size: int, dtype: Any, alignment: int = 0) -> Memory:
         """The next array of a thread; of size 0: all that the launch asked for."""
         kind = dtype.dtype if isinstance(dtype, Type) else np.dtype(dtype)
         if size == 0:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import prod
+from types import MappingProxyType
 
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.emitter import Emitter, inside
 from explorer.codegen.cuda.expressions import Scalars
 from explorer.codegen.cuda.reductions import combined
-from explorer.ir.affine import Affine
+from explorer.ir.affine import Affine, var
 from explorer.ir.tile_programs.elements import Fetch
 from explorer.ir.tile_programs.statements import Map, Reduce, Span
 from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
 
+MOST_STATEMENTS = 256  # of one trip of what is reduced: a bound on code, chosen
+NONE: Mapping[str, Affine] = MappingProxyType({})
 Values = dict[str, Affine]
 Point = Callable[[Scalars, Values], None]
 
@@ -41,16 +45,38 @@ def unrolled_reduce(e: Emitter, s: Reduce) -> None:
 
     if not s.onto:
         each(e, s.spans, begin)
-    before = e.depth
-    for span in s.over:
+    before, times = e.depth, steps_at_once(s)
+    for span in s.over if times == 1 else s.over[:-1]:
         e.loop(span)
-    each(e, s.spans, step)
+    if times == 1:
+        each(e, s.spans, step)
+    else:
+        last = s.over[-1]
+        e.loop(last, times)
+        for n in range(times):
+            each(e, s.spans, step, {last.axis: var(last.axis) + n})
     e.depth = before
 
 
-def each(e: Emitter, spans: tuple[Span, ...], point: Point) -> None:
+def steps_at_once(s: Reduce) -> int:
+    """Of the innermost of what is reduced, how many follow each other in the code of one trip."""
+    if not s.over:
+        return 1
+    last, points = s.over[-1], prod(int(x.size) for x in s.spans)
+    if last.clip_low or last.clip_high or not isinstance(last.size, int):
+        return 1
+    return max(n for n in range(1, last.size + 1) if last.size % n == 0 and n <= _most(points))
+
+
+def _most(points: int) -> int:
+    return max(1, MOST_STATEMENTS // max(1, points))
+
+
+def each(
+    e: Emitter, spans: tuple[Span, ...], point: Point, around: Mapping[str, Affine] = NONE
+) -> None:
     """Every point of the spans, within conditions where some are clipped away; what several points
-    share is printed once, as far as the conditions reach.
+    share is printed once, as far as the conditions reach. `around`: values of other variables.
     """
     scalars = e.scalars()
 
@@ -70,4 +96,4 @@ def each(e: Emitter, spans: tuple[Span, ...], point: Point) -> None:
                 e.depth = depth
                 scalars.names = dict(known)
 
-    go(spans, {})
+    go(spans, dict(around))

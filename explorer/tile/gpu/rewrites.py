@@ -14,7 +14,9 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.tile.gpu.block import lower_block
 from explorer.tile.gpu.distribute import over_threads
+from explorer.tile.gpu.interleave import interleaved
 from explorer.tile.gpu.place_syncs import place_syncs
+from explorer.tile.gpu.prefetch import prefetched
 from explorer.tile.gpu.share_reductions import share_reductions
 from explorer.tile.gpu.stage import in_shared_memory
 from explorer.tile.gpu.warp_reductions import within_warps
@@ -27,6 +29,8 @@ REWRITES: tuple[tuple[str, Rewrite], ...] = (
     ("distribute over threads", over_threads),
     ("reduce within warps", within_warps),
     ("stage in shared memory", in_shared_memory),
+    ("interleave threads", interleaved),
+    ("prefetch in registers", prefetched),
     ("place syncs", place_syncs),
 )
 

@@ -31,6 +31,8 @@ from explorer.tile.gpu.distribute import UNROLLED, one_by_one
 from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
 
+VECTOR = 4  # elements of a load of 128 bits
+
 
 def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
     """After: where threads sum products in registers, each operand that several of them read comes
@@ -178,6 +180,8 @@ def _room(
     inner.sort(key=lambda x: x.axis == o.dense)  # neighbours in memory are neighbours here
     row = prod(int(x.size) for x in inner)
     pitch = row + (dict(block.padding).get(o.load.buffer.name, 0) if outer and inner else 0)
+    if along and outer and row % VECTOR == 0:
+        pitch = row + VECTOR * (row // VECTOR % 2 == 0)
     size = prod(int(x.size) for x in outer) * pitch
     name = f"{r.target.buffer.name.removesuffix('_sums')}_{o.load.buffer.name}_{n}"
     buffer = Buffer(name, "scratch", size, o.load.buffer.dtype, device.levels[0].name)
