@@ -46,6 +46,8 @@ from explorer.runtime.planning.runs.task_times import TaskFact
 if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for
     from explorer.codegen.cuda.block_kernel import BlockKernel
     from explorer.codegen.cuda.build import Chosen
+    from explorer.compilation.on_gpu import OnGpu
+    from explorer.runtime.cuda.driver import Driver
     from explorer.runtime.cuda.program import DeviceProgram
 
 MET = 8  # units that a block of a GPU waits for one by one, at most, where nothing is said; chosen
@@ -236,6 +238,24 @@ class Compilation:
 
         plan = self.executable.plan(self._sizes(sizes))
         return DeviceProgram(self.program, plan, self.device)
+
+    def on_gpu(self, device: Callable[[], Driver] | None = None) -> OnGpu:
+        """The program on the GPU of this machine: what was compiled for a data sheet with a compute
+        capability runs, is timed and is recorded there. `device` makes another one, such as a
+        stand-in.
+
+        Raises BadOption where there are no thread blocks, DeviceFault where there is no GPU.
+        """
+        if not self.device.takes_cuda:
+            raise BadOption(
+                f"{self.model.name} has no thread blocks on {self.device.name}",
+                where=self.device.name,
+                try_='target="h100", or the sheet that is nearest to the GPU',
+            )
+        from explorer.compilation.on_gpu import OnGpu
+        from explorer.runtime.cuda.gpu import Gpu
+
+        return OnGpu(self, device or Gpu)
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:

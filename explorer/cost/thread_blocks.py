@@ -4,7 +4,8 @@ one takes beside others.
 A block takes the longest of four: what it needs on a multiprocessor of its own, with the waits for
 memory that nothing hides (`alone_us`); its part of the multiprocessor's arithmetic, which resident
 blocks share evenly; its part of the bandwidth of the chip, which all blocks under way share evenly;
-and its turn to begin, for a multiprocessor begins one at a time (`dispatch_us`). Large tiles meet Roller's micro performance model there (section 3.3); small ones wait.
+and its turn to begin, for a multiprocessor begins one at a time (`dispatch_us`). Large tiles meet
+Roller's micro performance model there (section 3.3); small ones wait.
 """
 
 from __future__ import annotations

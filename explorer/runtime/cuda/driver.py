@@ -45,9 +45,7 @@ class Driver(Protocol):
     def read(self, at: int, array: np.ndarray) -> None:
         """Fill an array from there, when all that was asked for is done."""
 
-    def load(
-        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
-    ) -> Loaded:
+    def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
         """A launch with its tables, ready to be run."""
 
 
@@ -80,9 +78,7 @@ class StandIn:
         bytes_ = array.reshape(-1).view(np.uint8)
         bytes_[:] = self.memory[at : at + bytes_.size]
 
-    def load(
-        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
-    ) -> Loaded:
+    def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
         """Nothing is copied."""
         return _InTurns(self, source, units, arrays)
 

@@ -120,9 +120,7 @@ class Gpu:
             self.memory[at : at + bytes_.size].copy_to_host(bytes_, stream=self.stream)
             self.stream.synchronize()
 
-    def load(
-        self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]
-    ) -> Loaded:
+    def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
         """All tables are copied, once."""
         with self.told():
             return _OnGpu(self, source, units, arrays)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
-from explorer.ir.tile_programs.elements import REGISTER, Fetch, TileExpr
+from explorer.ir.tile_programs.elements import REGISTER, Fetch
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Span, Statement
 from explorer.ir.tile_programs.traversal import dealt, moved, statements, substitute, with_loads
@@ -94,13 +94,11 @@ def _one(s: Map | Reduce, ways: Mapping[str, _Axis]) -> Map | Reduce:
     before = {axis: way.before for axis, way in mine.items()}
     after = {axis: way.after for axis, way in mine.items()}
 
-    def register(f: Fetch) -> TileExpr:
+    def register(f: Fetch) -> Fetch:
         return moved(f, before) if f.buffer.level == REGISTER else f
 
-    target = register(s.target)
-    assert isinstance(target, Fetch)
     spans = tuple(
         Span(mine[x.axis].own, Affine(), x.size, x.size) if x.axis in mine else x for x in s.spans
     )
     expr = substitute(with_loads(s.expr, register), after)
-    return replace(s, target=moved(target, after), spans=spans, expr=expr)
+    return replace(s, target=moved(register(s.target), after), spans=spans, expr=expr)

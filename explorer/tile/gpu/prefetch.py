@@ -28,7 +28,7 @@ from explorer.ir.tile_programs.traversal import dealt, moved, substitute
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.verify import level_problem
 
-MOST_OWN = 16  # elements of an operand that a thread brings at once; chosen
+MOST_OWN_ELEMENTS = 16  # of an operand that a thread brings at once: a bound on registers, chosen
 
 
 def prefetched(p: TileProgram, device: Device) -> TileProgram:
@@ -126,11 +126,9 @@ def _copy(s: Statement) -> _Copy | None:
         values[x.axis] = x.base + var(place) + var(mine) * count
         places.append(For(Span(place, Affine(), count, count), (), Threads(count)))
         own.append(Span(mine, Affine(), rounds, rounds))
-    if total > MOST_OWN:
+    if total > MOST_OWN_ELEMENTS:
         return None
-    room = Buffer(
-        f"{m.target.buffer.name}_next", "scratch", total, m.target.buffer.dtype, REGISTER
-    )
+    room = Buffer(f"{m.target.buffer.name}_next", "scratch", total, m.target.buffer.dtype, REGISTER)
     at, step = Affine(), total
     for x in own:
         step //= int(x.size)

@@ -1,0 +1,88 @@
+"""A compilation on the GPU of this machine, as one persistent kernel: runs, times, its walls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from explorer.compilation.inputs import Inputs
+from explorer.ir.decisions.wall import Wall
+from explorer.measure.compare import Measurement, measure
+from explorer.measure.machine import machine
+from explorer.measure.recorded_run import RecordedRun, recording, write
+from explorer.ops.reference.bind import bind_sizes
+from explorer.runtime.cuda.driver import Driver
+from explorer.runtime.cuda.run import ProgramRun
+
+if TYPE_CHECKING:
+    from explorer.compilation.compilation import Compilation
+    from explorer.runtime.cuda.program import DeviceProgram
+
+
+class OnGpu:
+    """What `Compilation.on_gpu` gives: for each binding of sizes a program with as many blocks as
+    the wall has units, or as are resident together where those are fewer. The last binding's stays
+    on the device, with its constants. One run at a time.
+    """
+
+    def __init__(self, c: Compilation, device: Callable[[], Driver]) -> None:
+        self.c, self.device = c, device
+        self._last: tuple[dict[str, int], ProgramRun] | None = None
+
+    def run(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+        """The outputs by name, in new arrays. An input may lie on the device already: whatever has
+        `__cuda_array_interface__` is copied there, and never comes to Python.
+
+        Raises DeviceFault where the device does not do it, and BadOption where the program has no
+        thread blocks, or Python decides how it goes on.
+        """
+        given = self.c.named(inputs)
+        return self.program(given).run(given)
+
+    def program(self, given: Mapping[str, np.ndarray]) -> ProgramRun:
+        """The program under the sizes of some inputs, on the device."""
+        sizes = bind_sizes(self.c.model.program, given)
+        if self._last is None or self._last[0] != sizes:
+            self._last = None  # its memory is free for the next
+            self._last = sizes, self._on(self.device(), sizes)
+        return self._last[1]
+
+    def _on(self, driver: Driver, sizes: dict[str, int]) -> ProgramRun:
+        program: DeviceProgram = self.c.device_program(sizes)
+        resident = driver.resident(program.printed)
+        if program.units > resident > 0:
+            each = resident // self.c.device.units * self.c.device.units
+            program = self.c.device_program(sizes, units=each or resident)
+        return ProgramRun(program, driver)
+
+    def time(self, inputs: Inputs, seconds: float = 1.0) -> Measurement:
+        """How long a run takes, copies to and from the device included: median and 99 % interval
+        in microseconds.
+        """
+        given = self.c.named(inputs)
+        run = self.program(given)
+        return measure(lambda: run.run(given), seconds=seconds)
+
+    def measured_wall(self, inputs: Inputs, runs: int = 1) -> Wall:
+        """The bricks of a real run, by the stamps of the device's own timer: of `runs` in a row the
+        one whose makespan is the median.
+        """
+        given = self.c.named(inputs)
+        run, walls = self.program(given), []
+        for _ in range(max(1, runs)):
+            run.run(given)
+            walls.append(run.wall())
+        return sorted(walls, key=lambda w: w.total_us)[len(walls) // 2]
+
+    def record(self, path: str | Path, inputs: Inputs, runs: int = 15) -> RecordedRun:
+        """Keep a measured wall in a file, with the names of the device and of this machine."""
+        given, model = self.c.named(inputs), self.c.model
+        wall = self.measured_wall(given, runs)
+        bound = tuple(sorted(bind_sizes(model.program, given).items()))
+        card = f"{wall.device}, {machine()}"
+        found = recording(model.name, model.digest, card, bound, wall)
+        write(found, Path(path))
+        return found
