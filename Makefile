@@ -23,7 +23,7 @@ stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cu
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 
-.PHONY: help lab test test-all check fuzz bench-ui lint report docs lock browser clean
+.PHONY: help lab test test-all check fuzz bench-gpu bench-ui lint report docs lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
@@ -31,6 +31,7 @@ help:
 	@echo 'make test-all the same, and at full size what smaller tests hold: models, random examples'
 	@echo 'make check    the quick ones of these'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
+	@echo 'make bench-gpu the GPU of this machine: right answers, kernels and programs against PyTorch'
 	@echo 'make bench-ui how long a reader waits in the house: first picture, knobs, a large graph, memory'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
 	@echo 'make docs     the site of docs/, in build/site'
@@ -74,6 +75,9 @@ check: lint
 MINUTES ?= 30
 fuzz: $(DEV)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) < /dev/null
+
+bench-gpu: $(DEV)
+	$(BIN)/python -m tests.benchmarks.gpu $(BENCH_FLAGS) < /dev/null
 
 bench-ui: $(DEV)
 	$(BIN)/python -m tests.benchmarks.house $(BENCH_FLAGS) < /dev/null

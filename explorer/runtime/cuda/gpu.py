@@ -31,7 +31,7 @@ CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that
 LOST = ("LAUNCH_TIMEOUT", "ILLEGAL_ADDRESS", "LAUNCH_FAILED")  # after which a context does nothing
 
 
-def _allow(code: Any, shared_bytes: int) -> None:
+def allow_shared(code: Any, shared_bytes: int) -> None:
     """Let a kernel ask for more shared memory than every block may have."""
     driver: Any = import_module("numba.cuda.cudadrv.driver")
     binding: Any = import_module("cuda.bindings.driver")
@@ -127,20 +127,9 @@ class Gpu:
 
     def start(self, source: ProgramSource, units: int, arrays: Sequence[Any]) -> Callable[[], None]:
         """What launches its kernel on arrays of the device, each time."""
-        (code,) = self._kernel(source).overloads.values()
-        dispatcher: Any = import_module("numba.cuda.dispatcher")
-        config = dispatcher.LaunchConfig(
-            grid=(units, 1, 1), block=(source.threads, 1, 1), shmem_size=source.shared_bytes
-        )
-        given: list[Any] = []
-        for type_, array in zip(code.argument_types, arrays, strict=True):
-            code._prepare_args(type_, array, self.stream, [], given)
-        kernel, stream = code._codelibrary.get_cufunc().kernel, self.stream
-
-        def go() -> None:
-            dispatcher.launch(stream, config, kernel, *given)
-
-        return go
+        kernel = self._kernel(source)
+        configured = kernel[units, source.threads, self.stream, source.shared_bytes]
+        return lambda: configured(*arrays)
 
     def _kernel(self, source: ProgramSource) -> Any:
         """The kernel of a source, compiled once for its arrays."""
@@ -153,7 +142,7 @@ class Gpu:
             numbers = ("boolean" if d == "bool" else d for d in source.memories)
             code = kernel.compile((*words, *(getattr(types, n)[::1] for n in numbers)))
             if source.shared_bytes > STATIC_BYTES:
-                _allow(code, source.shared_bytes)
+                allow_shared(code, source.shared_bytes)
             self._kernels[source.source] = kernel
         return self._kernels[source.source]
 

@@ -32,7 +32,7 @@ def test_as_many_blocks_as_are_resident_make_what_the_cpu_makes() -> None:
 
 def test_other_sizes_are_another_program() -> None:
     @explorer.trace
-    def doubled(x: explorer.tensor("float32", "n", 5)):  # type: ignore[valid-type,no-untyped-def,name-defined]
+    def doubled(x: explorer.tensor("float32", "n", 5)):  # type: ignore[valid-type,no-untyped-def]
         return x + x
 
     on = explorer.compile(doubled, target="cuda-sim").on_gpu(stand_in)
