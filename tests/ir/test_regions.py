@@ -51,3 +51,23 @@ def test_a_region_holds_the_places_that_are_written_but_not_needed() -> None:
     kernel = Kernel("rows", tensors, (*made, last), ("x",), ("y",))
     rows, _ = propagate(kernel, {"i": 2}).tensors["t"]
     assert rows == Interval(Affine(), 4)
+
+
+@pytest.mark.parametrize("tile", [1, 2, 4])
+@pytest.mark.parametrize("first, border", [(1, None), (3, None), (-2, 0.0), (5, 0.0)])
+def test_a_running_sum_is_made_whole_of_which_a_part_is_read(
+    tile: int, first: int, border: float | None
+) -> None:
+    """`t[n, i] = sum of x[n, j] with j <= i; y[n, k] = t[n, k + first]`, zeros past its border."""
+    rows, axis = Axis("n", 3), Axis("i", 7)
+    before = Read("x", (var("n"), var("i") - var("r")), 0.0)
+    t = Compute("t", (rows, axis), before, (Axis("r", 7),), "sum")
+    read = Read("t", (var("n"), var("k") + first), border)
+    y = Compute("y", (rows, Axis("k", 4)), read)
+    shapes = {"x": (3, 7), "t": (3, 7), "y": (3, 4)}
+    tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
+    kernel = Kernel("part", tensors, (t, y), ("x",), ("y",))
+    assert propagate(kernel, {"n": 1, "k": tile}).axes[0]["i"] == Interval(Affine(), 7)
+    x = np.arange(21, dtype=np.float32).reshape(3, 7)
+    got = run_kernel(kernel, Tiling((("n", 1), ("k", tile))), {"x": x})
+    assert np.array_equal(got, evaluate_kernel(kernel, [x], {}))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.by_identity import by_identity, by_identity_at
-from explorer.ir.kernel import Compute, Expr, Kernel, Read, reads
+from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, reads
 from explorer.ir.patterns.running import running
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, Shape, simplify
@@ -140,8 +140,9 @@ def propagate(kernel: Kernel, tile: Mapping[str, int]) -> Regions:
     them.
 
     The box of a tensor that is made inside holds all that is written to it and all that is read of
-    it in any tile, its border included. Tiles are asked about again: when they are weighed, and
-    when they are lowered.
+    it in any tile, its border included. A running reduction that is made inside is made along all
+    of its axis, as each element follows from the last. Tiles are asked about again: when they are
+    weighed, and when they are lowered.
     """
     return _propagated(kernel, tuple(_cutting(kernel, tile).items()))
 
@@ -156,6 +157,10 @@ def _propagated(kernel: Kernel, cut: tuple[tuple[str, int], ...]) -> Regions:
             ranges = {a.name: _cut(a.name, a.extent, tile) for a in c.axes}
         else:
             ranges = _invert(c, out, kernel, every)
+            along = _running_along(kernel)[n]
+            if along is not None:
+                ranges[along.name] = Interval(Affine(), along.extent)
+                out.tensors[c.out] = _with_all_along(along, c, out.tensors[c.out], every[c.out])
         ranges |= {a.name: Interval(Affine(), a.extent) for a in c.reduce}
         out.axes[n] = ranges
         if c.out in kernel.outputs:
@@ -332,6 +337,22 @@ def _with_constants(c: Compute, region: Region, every: Region) -> Region:
     """The region with the one place that a compute writes in a dim, whether it is needed or not."""
     return tuple(
         r if i.terms else _join(r, Interval(i, 1), n)
+        for i, r, n in zip(c.target, region, every, strict=True)
+    )
+
+
+@by_identity
+def _running_along(kernel: Kernel) -> tuple[Axis | None, ...]:
+    """Of each compute the axis along which it is a running reduction; None where it is none."""
+    found = (running(kernel, c) for c in kernel.computes)
+    return tuple(None if r is None else r.axis for r in found)
+
+
+def _with_all_along(axis: Axis, c: Compute, region: Region, every: Region) -> Region:
+    """The region with all that a compute writes along an axis."""
+    ranges = {axis.name: Interval(Affine(), axis.extent)}
+    return tuple(
+        _join(r, interval(i, ranges), n) if i.variables == {axis.name} else r
         for i, r, n in zip(c.target, region, every, strict=True)
     )
 
