@@ -16,7 +16,7 @@ from explorer.training.optimizers.sgd import SGD
 from explorer.training.pretrained import Pretrained, trainable
 from explorer.training.runs.fit import fit
 from explorer.training.runs.fitted import Epoch, Fitted
-from explorer.training.runs.replicas import Mpi, on_threads
+from explorer.training.runs.replicas.ranks import Mpi, on_threads
 from explorer.training.runs.timeline import Span, Timeline
 from explorer.training.step import first_state, train_step
 

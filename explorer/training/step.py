@@ -108,16 +108,28 @@ def gradients_of(
     """The loss, its gradients, and whether one of them is NaN or infinite; `factor` is that of the
     loss, where it is scaled.
     """
-    if recipe.parts == 1:
-        value, made = _gradients(recipe, params, factor, numbers.get("key"), batch)
-    else:
-        value, made = _in_parts(recipe, params, factor, numbers.get("key"), batch)
+    value, made = scaled_gradients(recipe, params, factor, numbers, batch)
     found = not_finite(made)
-    if recipe.scale is not None:
-        made = each(lambda g: g * (1 / factor).astype(g.dtype), made)
+    made = unscaled(recipe, made, factor)
     if recipe.clip_norm is not None:
         made = clipped(made, recipe.clip_norm)
     return value, made, found
+
+
+def scaled_gradients(
+    recipe: Recipe, params: Any, factor: Any, numbers: Any, batch: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """The loss, and the gradients of the scaled one, as they are tested and then unscaled."""
+    if recipe.parts == 1:
+        return _gradients(recipe, params, factor, numbers.get("key"), batch)
+    return _in_parts(recipe, params, factor, numbers.get("key"), batch)
+
+
+def unscaled(recipe: Recipe, made: Any, factor: Any) -> Any:
+    """The gradients of the loss itself."""
+    if recipe.scale is None:
+        return made
+    return each(lambda g: g * (1 / factor).astype(g.dtype), made)
 
 
 def _gradients(

@@ -16,7 +16,7 @@ from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.optimizers.schedules import Schedule
 from explorer.training.runs.fitted import Fitted
 from explorer.training.runs.programs import Setting
-from explorer.training.runs.replicas import Ranks
+from explorer.training.runs.replicas.ranks import Ranks
 from explorer.training.runs.run import Plan, Run
 from explorer.training.runs.validation import Data, Validation
 from explorer.training.step import Optimizer, Recipe
@@ -64,7 +64,8 @@ def fit(
     off, the host reads in each step whether gradients are finite, as ordinary optimizers do. With
     `ranks` this is one of several replicas (`explorer.training.Mpi()`, or one of `on_threads(n)`
     in each of n threads), all with the same arguments: each takes its rows of every batch, and the
-    loss is a mean over them; the first one writes the checkpoint.
+    loss is a mean over them; the first one writes the checkpoint. Gradients of late layers are
+    summed while those of early ones are computed; with `sync_free` off, all of them after that.
 
     `progress(fitted)` is called after every step. `cancelled()` ends the run after a step; what it
     came to is kept. Raises what making a batch raised, BadOption, BadCheckpoint, and what `trace`
@@ -76,11 +77,6 @@ def fit(
     recipe = Recipe(loss, scale, clip_norm, parts, precision)
     if validate is None and (patience or metrics):
         raise BadOption("`patience` and `metrics` need batches to `validate` with")
-    if ranks is not None and not sync_free:
-        raise BadOption(
-            "replicas have no ordinary form: with `ranks` nothing of a step is read by the host",
-            try_="leave out `sync_free=False`, or `ranks`",
-        )
     asked = {} if validate is None else {"loss": loss, **(metrics or {})}
     validation = None if validate is None else Validation(asked, validate, options)
     path = None if checkpoint is None else Path(checkpoint)

@@ -26,7 +26,8 @@ class Fitted:
     batches into it; the loss of every step; what validation found; which thread did what when.
 
     `stopped` is why it ended: "done", "cancelled" or "no better". `program` is the compiled step of
-    the last batch, None before there was one; that of its gradients where the update is another.
+    the last batch, None before there was one; that of its gradients where the update is another,
+    and the first of these where a replica's are several.
     """
 
     params: Any

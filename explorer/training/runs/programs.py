@@ -61,7 +61,8 @@ def declared(tree: Any) -> Any:
 class Step(Protocol):
     """A step for one kind of batch: moves parameters and state on, in place, and gives the loss.
 
-    `program` is the whole step, or that of the gradients where the update is another.
+    `program` is the whole step, or that of the gradients where the update is another, the first of
+    several.
     """
 
     program: Compilation

@@ -26,7 +26,9 @@ from explorer.training.runs.programs import (
     Step,
     SyncFree,
 )
-from explorer.training.runs.replicas import Ranks, Replicated
+from explorer.training.runs.replicas.all_reduce import AllReduce
+from explorer.training.runs.replicas.ranks import Ranks
+from explorer.training.runs.replicas.replicated import Replicated
 from explorer.training.runs.timeline import Timeline
 from explorer.training.runs.validation import Data, Validation, as_batch
 from explorer.training.step import first_state
@@ -68,17 +70,20 @@ class Run:
         self.fitted = Fitted(own, state)
         self.timeline: Timeline = self.fitted.timeline
         self.arrays, self.nesting = flatten((own, state))
-        self.sync_free, self.ranks = sync_free, ranks
+        self.sync_free = sync_free
+        self.sums = None if ranks is None else AllReduce(ranks, self.timeline)
         self.programs = Programs(self._make, self.timeline)
 
     def close(self) -> None:
         self.programs.close()
+        if self.sums is not None:
+            self.sums.close()
 
     def _make(self, batch: Batch, cancelled: Callable[[], bool]) -> Step:
         at = self.fitted
         begin = Beginning(self.setting, at.params, at.state, self.numbers(), batch, cancelled)
-        if self.ranks is not None:
-            return Replicated(begin, self.ranks)
+        if self.sums is not None:
+            return Replicated(begin, self.sums, self.timeline, self.sync_free)
         return SyncFree(begin) if self.sync_free else Ordinary(begin, self.timeline)
 
     def numbers(self) -> dict[str, np.ndarray]:
@@ -146,7 +151,7 @@ class Run:
     def save(self, path: Path) -> None:
         """Write where the run is; of several replicas the first one does."""
         at = self.fitted
-        if self.ranks is not None and self.ranks.rank:
+        if self.sums is not None and self.sums.ranks.rank:
             return
         names = names_of(at.params, "params") + names_of(at.state, "state")
         found = dict(zip(names, self.arrays, strict=True))
