@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from widgets.rammer.race_chart import Result
     from widgets.rooms.own_picture import Rows
     from widgets.session.session import Session
+    from widgets.training.replica_rows import Run
 
 __all__ = [
     "data",
@@ -26,6 +27,7 @@ __all__ = [
     "forget_picture",
     "picture",
     "race",
+    "replicas",
     "show",
     "styled",
     "sweep",
@@ -94,7 +96,7 @@ def data(
 
 
 def figure(
-    c: Compiled | Result,
+    c: Compiled | Result | Run | Mapping[str, Run],
     room: str,
     op: str = "",
     *,
@@ -103,9 +105,9 @@ def figure(
     measured: bool = False,
     theme: str = "either",
 ) -> Any:
-    """The chart of a room, or "race" of what `explorer.race` found, as a
-    `plotly.graph_objects.Figure`, of the same rows as `data`; `theme` is
-    "light", "dark", or "either", on a ground of any.
+    """The chart of a room, "race" of what `explorer.race` found, or "replicas" of training runs, as
+    a `plotly.graph_objects.Figure`, of the same rows as `data`; `theme` is "light", "dark", or
+    "either", on a ground of any.
 
     Raises BadOption where the room has no chart, naming those that have, or nothing to show.
     """
@@ -117,6 +119,10 @@ def figure(
 
         rows = race_chart.data(cast("Result", c))
         return charts.chart(rows, gallery.titled(race_chart.caption(rows)), theme)
+    if room == "replicas":
+        from widgets.training.replicas import replicas as drawn
+
+        return drawn(cast("Run", c), theme=theme)
     c = cast("Compiled", c)
     picture = gallery.charted(room)
     session = _session(c, picture, op, sizes, inputs, measured)
@@ -167,6 +173,18 @@ def race(result: Result) -> Room:
     from widgets.page import shell
 
     return shell.race(result)
+
+
+def replicas(runs: Run | Mapping[str, Run], steps: tuple[int, int] | None = None) -> Room:
+    """What replicas of training runs did when: the all-reduce of each bucket under the passes.
+
+    `runs`: what `explorer.fit(..., ranks=...)` gave in each replica, or several such by name. It
+    shows the `steps` from the first to the last, else the one that takes the median of all.
+    Raises BadOption where there is nothing to show.
+    """
+    from widgets.page import shell
+
+    return shell.replicas(runs, steps)
 
 
 def styled(figure: Any, title: str = "", *, theme: str = "either", height: int = 420) -> Any:

@@ -23,7 +23,7 @@ ALL = [
     ("08_measuring", 5, 1),
     ("09_control_flow", 6, 6),
     ("10_dynamic_shapes", 6, 6),
-    ("11_training", 8, 3),
+    ("11_training", 9, 4),
     ("12_capstone", 5, 1),
 ]
 NAMES = [name for name, _, _ in ALL]

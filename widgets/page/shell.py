@@ -33,6 +33,8 @@ from widgets.session.session import Session
 from widgets.session.timing.comparing import has_code
 from widgets.session.timing.jobs import error_parts
 from widgets.session.wall_views import Binary
+from widgets.training import replica_rows
+from widgets.training.replicas import chart as replica_chart
 
 JSON_PARTS = (
     "bar",
@@ -322,3 +324,14 @@ def race(result: race_chart.Result) -> Room:
     table = race_chart.table(rows)
     found = {"svg": "", "figure": plots.for_page(chart(rows, "", "page")), "said": table.caption}
     return Room("race", "Race", result.model, found, (rows, None, table))
+
+
+def replicas(
+    runs: replica_rows.Run | Mapping[str, replica_rows.Run], steps: tuple[int, int] | None
+) -> Room:
+    """The timeline of replicas."""
+    rows = replica_rows.data(runs, steps)
+    table = replica_rows.table(rows)
+    drawn = plots.for_page(replica_chart(rows, "", "page"))
+    found = {"svg": "", "figure": drawn, "said": table.caption}
+    return Room("replicas", "Replicas", ", ".join(r.name for r in rows), found, (rows, None, table))

@@ -1,5 +1,5 @@
-"""Pictures of training: losses, what each thread did, updates that data skip, and memory against
-time.
+"""Pictures of training: losses, what each thread and each replica did, updates that data skip, and
+memory against time.
 """
 
 from __future__ import annotations
@@ -7,7 +7,8 @@ from __future__ import annotations
 from widgets.training.live import Live
 from widgets.training.losses import losses
 from widgets.training.memory_time import memory_time
+from widgets.training.replicas import replicas
 from widgets.training.threads import threads
 from widgets.training.update import skipped_updates, update
 
-__all__ = ["Live", "losses", "memory_time", "skipped_updates", "threads", "update"]
+__all__ = ["Live", "losses", "memory_time", "replicas", "skipped_updates", "threads", "update"]

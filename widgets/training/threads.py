@@ -10,13 +10,19 @@ from plotly.subplots import make_subplots
 from explorer.training import Fitted, Span
 from widgets.draw.plots import colours, styled
 
-LANES = {"batches": "makes batches", "compiler": "compiles", "main": "runs steps"}
+LANES = {
+    "batches": "makes batches",
+    "compiler": "compiles",
+    "main": "runs steps",
+    "sums": "sums gradients",
+}
 WORDS = {
     "load": "makes a batch",
     "wait": "waits for a batch",
     "compile": "compiles a step",
     "run": "runs a step",
     "read": "the host reads a value",
+    "reduce": "all-reduce",
     "save": "writes a checkpoint",
     "validate": "validates",
 }
@@ -26,6 +32,7 @@ TOKENS = {
     "compile": "f-control-flow",
     "run": "f-conv",
     "read": "bad",
+    "reduce": "f-layout",
     "save": "f-elementwise",
     "validate": "f-reduction",
 }
