@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from explorer.compilation.inputs import Inputs
+from explorer.devices.model import Device
+from explorer.frontends.model import Model
 from explorer.ir.decisions.wall import Wall
+from explorer.ir.shapes.dims import Sizes
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.machine import machine
 from explorer.measure.recorded_run import RecordedRun, recording, write
 from explorer.ops.reference.bind import bind_sizes
 from explorer.runtime.cuda.driver import Driver
+from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
 
-if TYPE_CHECKING:
-    from explorer.compilation.compilation import Compilation
-    from explorer.runtime.cuda.program import DeviceProgram
+
+class Compiled(Protocol):
+    """What is asked of a compilation."""
+
+    model: Model
+    device: Device
+
+    def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+        """Inputs by name."""
+
+    def device_program(self, sizes: Sizes | None = None, units: int = 0) -> DeviceProgram:
+        """One kernel for all, with so many blocks."""
 
 
 class OnGpu:
@@ -28,7 +41,7 @@ class OnGpu:
     on the device, with its constants. One run at a time.
     """
 
-    def __init__(self, c: Compilation, device: Callable[[], Driver]) -> None:
+    def __init__(self, c: Compiled, device: Callable[[], Driver]) -> None:
         self.c, self.device = c, device
         self._last: tuple[dict[str, int], ProgramRun] | None = None
 
@@ -51,7 +64,7 @@ class OnGpu:
         return self._last[1]
 
     def _on(self, driver: Driver, sizes: dict[str, int]) -> ProgramRun:
-        program: DeviceProgram = self.c.device_program(sizes)
+        program = self.c.device_program(sizes)
         resident = driver.resident(program.printed)
         if program.units > resident > 0:
             each = resident // self.c.device.units * self.c.device.units

@@ -6,6 +6,7 @@ moves.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from explorer.cost.bound import bind_kernel
@@ -13,6 +14,7 @@ from explorer.cost.thread_blocks import ThreadBlocks, thread_blocks
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Compute, Kernel, reads
+from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Region, box, propagate
 from explorer.ir.shapes.dims import Shape, ShapeEnv, Sizes, evaluate_dim
@@ -96,8 +98,9 @@ class _Blocks:
             for p in programs:
                 tiles.setdefault(block_of(self.kernel, self.fused.groups, p, walks), _label(p))
         for block, label in tiles.items():
-            for fits in fitting_each(self.kernel, block, env, self.device, self._rooms()):
-                blocks.setdefault(fits, label)
+            for wide in self._wider(block):
+                for fits in fitting_each(self.kernel, wide, env, self.device, self._rooms()):
+                    blocks.setdefault(fits, label)
         found = []
         for block, label in blocks.items():
             program = unsynced(self.kernel, block, env, self.device)
@@ -108,6 +111,21 @@ class _Blocks:
             moved = near, min(near, self.far_bytes / demand.grid)
             found.append(thread_blocks(self.device, label, demand, moved, block))
         return tuple(found)
+
+    def _wider(self, block: Block) -> Iterator[Block]:
+        """The block and, where it reduces what lies in memory beside each other, one that has a
+        warp for each result, or as many threads as there may be: neighbours read neighbours.
+        """
+        yield block
+        if not self.c.reduce or contraction(self.c) is not None:
+            return
+        cut, axes = dict(block.tile), stores(self.kernel)[-1].axes
+        results = prod(
+            min(cut.get(a.name, n), n) for a in axes if (n := evaluate_dim(a.extent, {}))
+        )
+        most = min(self.device.block_threads, results * self.device.lanes)
+        if most > block.threads:
+            yield replace(block, threads=most)
 
     def _rooms(self) -> tuple[int, ...]:
         """Bytes of shared memory that a block may take: all, and so many that a multiprocessor
