@@ -21,6 +21,8 @@ from explorer.runtime.cuda.driver import Driver
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
 
+HELD = 2  # blocks of a multiprocessor at most, for all of them meet between steps; chosen
+
 
 class Compiled(Protocol):
     """What is asked of a compilation."""
@@ -31,14 +33,17 @@ class Compiled(Protocol):
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
         """Inputs by name."""
 
+    def planned_wall(self, sizes: Sizes | None = None) -> Wall:
+        """What the units of the device would do."""
+
     def device_program(self, sizes: Sizes | None = None, units: int = 0) -> DeviceProgram:
         """One kernel for all, with so many blocks."""
 
 
 class OnGpu:
     """What `Compilation.on_gpu` gives: for each binding of sizes a program with as many blocks as
-    the wall has units, or as are resident together where those are fewer. The last binding's stays
-    on the device, with its constants. One run at a time.
+    the wall has units, or as two of each multiprocessor, or as are resident together, whichever is
+    fewest. The last binding's stays on the device, with its constants. One run at a time.
     """
 
     def __init__(self, c: Compiled, device: Callable[[], Driver]) -> None:
@@ -64,7 +69,8 @@ class OnGpu:
         return self._last[1]
 
     def _on(self, driver: Driver, sizes: dict[str, int]) -> ProgramRun:
-        program = self.c.device_program(sizes)
+        planned = self.c.planned_wall(sizes).units
+        program = self.c.device_program(sizes, units=min(planned, HELD * self.c.device.units))
         resident = driver.resident(program.printed)
         if program.units > resident > 0:
             each = resident // self.c.device.units * self.c.device.units

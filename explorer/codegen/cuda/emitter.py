@@ -71,9 +71,15 @@ class Emitter:
             self.loop(s)
             return
         first = place if s.base == Affine() else f"{affine_text(s.base)} + {place}"
+        clipped = s.clip_low or s.clip_high
         if s.size == count:
             self.line(f"{s.axis} = {first}")
             tests = inside(s, s.axis)
+        elif not clipped and isinstance(s.size, int) and s.size % count == 0:
+            self.line(f"for {s.axis}_k in range({s.size // count}):")  # a number, as in `loop`
+            self.depth += 1
+            self.line(f"{s.axis} = {first} + {s.axis}_k * {count}")
+            tests = []
         else:
             self.line(f"for {s.axis} in range({first}, {ends(s)[1]}, {count}):")
             self.depth += 1

@@ -80,7 +80,7 @@ def emit(p: TileProgram, arguments: Sequence[str], launch: str) -> str:
     """The source of a program; `arguments` are its tensors in order, `launch` is how it is
     launched.
     """
-    lines = ["    _block = cuda.blockIdx.x", *block_lines(p, threads_of(p.body))]
+    lines = ["    _block = int64(uint32(cuda.blockIdx.x))", *block_lines(p, threads_of(p.body))]
     return HEAD.format(launch=launch, arguments=", ".join(arguments)) + "\n".join(lines) + "\n"
 
 
@@ -89,7 +89,7 @@ def block_lines(p: TileProgram, threads: int, asked: bool = False) -> list[str]:
     `asked`: all shared memory is what the launch asks for.
     """
     e = Emitter(threads)
-    e.line("_thread = cuda.threadIdx.x")
+    e.line("_thread = int64(uint32(cuda.threadIdx.x))  # no sign: quotients are cheap")
     e.tasks(p.grid)
     shared(e, p, asked)
     for s in statements(p.body):

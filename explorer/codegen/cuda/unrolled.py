@@ -17,13 +17,29 @@ from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
 
 MOST_STATEMENTS = 256  # of one trip of what is reduced: a bound on code, chosen
+MOST_LOADED = 16  # points of a map whose values are in registers together; chosen
 NONE: Mapping[str, Affine] = MappingProxyType({})
 Values = dict[str, Affine]
 Point = Callable[[Scalars, Values], None]
 
 
 def unrolled_map(e: Emitter, s: Map) -> None:
-    """`target = expr` for each point."""
+    """`target = expr` for each point; of a few that are all there, what they are is loaded before
+    any is stored, so that no load waits for a store. Points are those of threads, which come to
+    them in any order: none reads what another one stores.
+    """
+    points = prod(int(x.size) for x in s.spans)
+    if points <= MOST_LOADED and not any(x.clip_low or x.clip_high for x in s.spans):
+        made: list[tuple[Scalars, Fetch, str]] = []
+
+        def load(scalars: Scalars, at: Values) -> None:
+            value = e.value(scalars, substitute(s.expr, at))
+            made.append((scalars, moved(s.target, at), value))
+
+        each(e, s.spans, load)
+        for scalars, target, value in made:
+            e.store(scalars, target, value)
+        return
 
     def point(scalars: Scalars, at: Values) -> None:
         e.store(scalars, moved(s.target, at), e.value(scalars, substitute(s.expr, at)))

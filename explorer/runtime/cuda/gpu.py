@@ -17,6 +17,7 @@ from explorer.codegen.cuda.assemble import EXTRA, LEAST_CAPABILITY
 from explorer.codegen.cuda.persistent import MOVING, TABLES, ProgramSource
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import DeviceFault
+from explorer.runtime.cuda.calls import Calls
 from explorer.runtime.cuda.driver import Loaded
 
 CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
@@ -66,7 +67,9 @@ class Gpu:
                 where=self.name,
             )
         self.stream = self.cuda.stream()
+        self.calls: Any = None  # and memory with it, when there is room
         self.memory: Any = None
+        self.begin = 0
         self.lost = False
         self._kernels: dict[str, Any] = {}
         self._pinned: dict[tuple[int, int], Any] = {}
@@ -88,28 +91,32 @@ class Gpu:
             self.lost = False
         with self.told():
             self.stream = self.cuda.stream()
+            self.calls = self.on(self.stream)
             self.memory = self.cuda.device_array(-(-count // 8) * 8, np.uint8)
+            self.begin = address(self.memory)
+
+    def on(self, stream: Any) -> Calls:
+        """What is asked for in the order of a stream."""
+        return Calls(int(stream))
 
     def write(self, at: int, array: np.ndarray, again: bool = False) -> None:
         """Through pinned memory, in the order of the stream; what lies on the device already, with
         `__cuda_array_interface__`, from there.
         """
-        if hasattr(array, "__cuda_array_interface__"):
-            with self.told():
-                given = self.cuda.as_cuda_array(array).reshape(-1).view(np.uint8)
-                self.memory[at : at + given.size].copy_to_device(given, stream=self.stream)
-            return
-        bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        if not bytes_.size:
-            return
         with self.told():
-            staged = self._pinned.get((at, bytes_.size))
-            if staged is None:
-                staged = self.cuda.pinned_array(bytes_.size, np.uint8)
-            if again:
-                self._pinned[at, bytes_.size] = staged
-            staged[:] = bytes_
-            self.memory[at : at + bytes_.size].copy_to_device(staged, stream=self.stream)
+            if hasattr(array, "__cuda_array_interface__"):
+                given = self.cuda.as_cuda_array(array)
+                if not given.is_c_contiguous():
+                    raise DeviceFault(f"an input on {self.name} is not contiguous", where=self.name)
+                self.calls.across(self.begin + at, address(given), given.nbytes)
+                return
+            bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            if bytes_.size:
+                staged = self._staged(at, bytes_.size, again)
+                staged[:] = bytes_
+                self.calls.up(self.begin + at, staged)
+                if not again:
+                    self.calls.wait()  # then nobody needs it
 
     def read(self, at: int, array: np.ndarray) -> None:
         """When all that was asked for is done."""
@@ -117,8 +124,19 @@ class Gpu:
         if not bytes_.size:
             return
         with self.told():
-            self.memory[at : at + bytes_.size].copy_to_host(bytes_, stream=self.stream)
-            self.stream.synchronize()
+            staged = self._staged(at, bytes_.size, True)
+            self.calls.down(staged, self.begin + at)
+            self.calls.wait()
+            bytes_[:] = staged
+
+    def _staged(self, at: int, count: int, kept: bool) -> Any:
+        """Pinned memory for a place, which is kept if it will be needed again."""
+        staged = self._pinned.get((at, count))
+        if staged is None:
+            staged = self.cuda.pinned_array(count, np.uint8)
+        if kept:
+            self._pinned[at, count] = staged
+        return staged
 
     def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
         """All tables are copied, once."""
@@ -127,9 +145,8 @@ class Gpu:
 
     def start(self, source: ProgramSource, units: int, arrays: Sequence[Any]) -> Callable[[], None]:
         """What launches its kernel on arrays of the device, each time."""
-        kernel = self._kernel(source)
-        configured = kernel[units, source.threads, self.stream, source.shared_bytes]
-        return lambda: configured(*arrays)
+        (code,) = self._kernel(source).overloads.values()
+        return self.calls.launch(code, units, source.threads, source.shared_bytes, arrays)
 
     def _kernel(self, source: ProgramSource) -> Any:
         """The kernel of a source, compiled once for its arrays."""
@@ -150,7 +167,10 @@ class Gpu:
     def told(self) -> Iterator[None]:
         """What the driver says, in a sentence."""
         try:
+            self.cuda.current_context()  # that of this thread
             yield
+        except DeviceFault:
+            raise
         except Exception as problem:
             words = str(problem)
             cause = next((c for c in CAUSES if c[0] in words), None)
@@ -185,12 +205,17 @@ class _OnGpu:
     def run(self) -> None:
         """One copy and one kernel."""
         with self.gpu.told():
-            self.moving.copy_to_device(self.fresh, stream=self.gpu.stream)
+            self.gpu.calls.across(address(self.moving), address(self.fresh), self.fresh.nbytes)
             self.start()
 
     def tell(self, *names: str) -> None:
         """Each by a copy."""
         with self.gpu.told():
             for name in names:
-                self.tables[name].copy_to_host(self.arrays[name], stream=self.gpu.stream)
-            self.gpu.stream.synchronize()
+                self.gpu.calls.down(self.arrays[name], address(self.tables[name]))
+            self.gpu.calls.wait()
+
+
+def address(array: Any) -> int:
+    """Where an array of the device begins."""
+    return int(array.device_ctypes_pointer.value)

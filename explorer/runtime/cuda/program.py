@@ -77,13 +77,13 @@ class DeviceProgram:
     def _printed(self) -> Iterator[tuple[str, BlockCode]]:
         """The code of every operator that has tasks, by its name."""
         for s in self.plan.schedules.values():
-            for share in (share for program in s.placement.programs for share in program):
-                found = s.facts.operators[share.operator]
-                operator, block = self.operators[found.name], found.kernel(share.kernel).block
-                kernel = operator.call.kernel
-                if block is None:
-                    print_block(kernel, self.device, self.program.env, self.plan.sizes)
-                code = print_block(kernel, self.device, self.program.env, self.plan.sizes, block)
+            shares = (share for program in s.placement.programs for share in program)
+            for position, kernel in dict.fromkeys((x.operator, x.kernel) for x in shares):
+                found = s.facts.operators[position]
+                call, block = self.operators[found.name].call, found.kernel(kernel).block
+                code = print_block(
+                    call.kernel, self.device, self.program.env, self.plan.sizes, block
+                )
                 yield found.name, code
 
     def _given(self) -> Given:

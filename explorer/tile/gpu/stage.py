@@ -31,8 +31,6 @@ from explorer.tile.gpu.distribute import UNROLLED, one_by_one
 from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
 
-VECTOR_ELEMENTS = 4  # of a load of 128 bits: CUDA C++ programming guide, section 5.3.2
-
 
 def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
     """After: where threads sum products in registers, each operand that several of them read comes
@@ -172,10 +170,7 @@ def _room(
     r: Reduce,
     device: Device,
 ) -> Room:
-    """Rows are those axes that lie in memory beside each other: what is summed, or what is not.
-    Those of what is summed are read by vectors, which their pitch keeps aligned, an odd number of
-    them apart; others have Roller's padding.
-    """
+    """Rows are those axes that lie in memory beside each other: what is summed, or what is not."""
     along = o.dense in over
     mine = [x for x in sides.values() if x.axis in o.axes]
     outer = [x for x in mine if (x.axis in over) != along]
@@ -183,8 +178,6 @@ def _room(
     inner.sort(key=lambda x: x.axis == o.dense)  # neighbours in memory are neighbours here
     row = prod(int(x.size) for x in inner)
     pitch = row + (dict(block.padding).get(o.load.buffer.name, 0) if outer and inner else 0)
-    if along and outer and row % VECTOR_ELEMENTS == 0:
-        pitch = row + VECTOR_ELEMENTS * (row // VECTOR_ELEMENTS % 2 == 0)
     size = prod(int(x.size) for x in outer) * pitch
     name = f"{r.target.buffer.name.removesuffix('_sums')}_{o.load.buffer.name}_{n}"
     buffer = Buffer(name, "scratch", size, o.load.buffer.dtype, device.levels[0].name)
