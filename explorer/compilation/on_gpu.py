@@ -21,7 +21,7 @@ from explorer.runtime.cuda.driver import Driver
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
 
-HELD = 2  # blocks of a multiprocessor at most, for all of them meet between steps; chosen
+HELD = 1  # block of a multiprocessor, for all meet between steps: two were slower on an H200
 
 
 class Compiled(Protocol):
@@ -42,7 +42,7 @@ class Compiled(Protocol):
 
 class OnGpu:
     """What `Compilation.on_gpu` gives: for each binding of sizes a program with as many blocks as
-    the wall has units, or as two of each multiprocessor, or as are resident together, whichever is
+    the wall has units, or as there are multiprocessors, or as are resident together, whichever is
     fewest. The last binding's stays on the device, with its constants. One run at a time.
     """
 
