@@ -8,7 +8,7 @@ import threading
 from ast import literal_eval
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ import pytest
 
 import explorer
 from explorer import np as enp
+from explorer.autodiff.rematerialisation import Options as Rematerialised
 from explorer.errors import Cancelled, ShapeError
 from explorer.rammer import Options as RammerOptions
 from explorer.training import Adam, Fitted, LossScale, Timeline, on_threads
@@ -69,12 +70,14 @@ def wide(p: Any, x: Any) -> Any:
     return (x * x).mean()
 
 
-def abreast(ranks: Sequence[Any], data: Any = WIDE_DATA, **options: Any) -> list[Fitted]:
+def abreast(
+    ranks: Sequence[Any], data: Any = WIDE_DATA, params: Any = WIDE_PARAMS, **options: Any
+) -> list[Fitted]:
     """A run of a replica for each rank, of a model of several buckets."""
     given: dict[str, Any] = {"options": ONE_THREAD, **options}
     with ThreadPoolExecutor(len(ranks)) as pool:
         runs = [
-            pool.submit(explorer.fit, wide, WIDE_PARAMS, data, Adam(0.01), ranks=rank, **given)
+            pool.submit(explorer.fit, wide, params, data, Adam(0.01), ranks=rank, **given)
             for rank in ranks
         ]
         return [run.result() for run in runs]
@@ -161,6 +164,37 @@ def test_gradients_in_buckets_are_those_of_one_program() -> None:
     for run in abreast(on_threads(2), clip_norm=0.1):
         np.testing.assert_allclose(run.losses, one.losses, rtol=1e-5)
         np.testing.assert_allclose(run.params["w1"], one.params["w1"], rtol=1e-4, atol=1e-5)
+
+
+DOUBLE = {name: w.astype(np.float64) for name, w in WIDE_PARAMS.items()}
+KINDS: dict[str, dict[str, Any]] = {
+    "float64": {"params": DOUBLE},
+    "float32 and float64": {"params": {**WIDE_PARAMS, "w1": DOUBLE["w1"]}},
+    "few bits": {"precision": "bfloat16", "scale": LossScale(), "rtol": 0.01},
+    "several shapes": {"data": [(np.concatenate([x] * n),) for n, (x,) in enumerate(WIDE_DATA, 1)]},
+    "in parts": {"parts": 2, "buckets": 1},
+    "recomputed": {
+        "options": replace(ONE_THREAD, rematerialisation=Rematerialised(share=0.6)),
+        "buckets": 1,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_forms_of_replicas_are_one_model_whatever_a_step_is(kind: str) -> None:
+    """Where a step's gradients come out of one loop, or are to take less memory, they are one
+    program, and one bucket.
+    """
+    given = dict(KINDS[kind])
+    rtol, count = given.pop("rtol", 1e-5), given.pop("buckets", WIDE[0])
+    params, data = given.pop("params", WIDE_PARAMS), given.pop("data", WIDE_DATA)
+    one = explorer.fit(wide, params, data, Adam(0.01), **{"options": ONE_THREAD, **given})
+    found = abreast(on_threads(2), data, params, **given)
+    ordinary = abreast(on_threads(2), data, params, sync_free=False, **given)
+    assert found[0].losses == found[1].losses == ordinary[0].losses == ordinary[1].losses
+    np.testing.assert_allclose(found[0].losses, one.losses, rtol=rtol)
+    sums = [s for s in found[0].timeline.spans if (s.what, s.step) == ("reduce", 2)]
+    assert len(sums) == count
 
 
 @pytest.mark.parametrize("sync_free", [True, False])
