@@ -1,14 +1,14 @@
-"""Peak memory of training steps: kept, computed again, and PyTorch's.
+"""Peak memory of training steps: kept, computed again, PyTorch's and JAX's.
 
     python -m tests.benchmarks.step_memory [--models mlp,cnn,resnet18,lstm,gpt,bert] [--threads 2]
-        [--share 0] [--seconds 3] [--budget 0]
+        [--share 0] [--seconds 3] [--budget 0] [--ways kept,again,PyTorch,JAX]
 
 A step is forward, backward and Adam's update; parameters, moments and data are there before. What
 it takes beside them is planned (the arena) and measured: the greatest resident set of a process of
 its own over the one before its first step, where allocations of 64 KiB and more are pages of their
-own. PyTorch's process has taken a step of a batch of 1 before. Times are medians, in turns. With a
-`--budget` of megabytes: the largest batch whose steps take so many, by a line through measurements
-of a batch and of its half, and what that batch takes.
+own. PyTorch's process has taken a step of a batch of 1 before, JAX's has compiled its step. Times
+are medians, in turns. With a `--budget` of megabytes: the largest batch that was measured to take
+no more, and the smallest that takes more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
@@ -25,11 +25,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.benchmarks.largest_batch import largest_batch
 from tests.benchmarks.step_memory_models import BATCHES, MODELS, Arrays, Loss
 from tests.benchmarks.turns import Racer, race
 
 Step = Callable[[], float]
-WAYS = ("kept", "again", "PyTorch")
+WAYS = ("kept", "again", "PyTorch", "JAX")
 STEPS = 3
 OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 
@@ -112,10 +113,47 @@ def theirs(name: str, batch: int, threads: int) -> Step:
     return stepping(batch)
 
 
+def by_jax(name: str, batch: int, threads: int) -> tuple[Step, int]:
+    """The same in JAX, compiled with its arguments donated, and the bytes that XLA plans."""
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=" + ("true" if threads > 1 else "false")
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    import jax
+
+    from tests.benchmarks.step_memory_models import Jax
+
+    loss, params, data = drawn(name, batch)
+    own = Jax(jax)
+
+    def step(params, means, squares, count, x, y):  # type: ignore[no-untyped-def]
+        value, grads = jax.value_and_grad(lambda p: loss(own, p, x, y))(params)
+        count = count + 1
+        means = {n: 0.9 * m + 0.1 * grads[n] for n, m in means.items()}
+        squares = {n: 0.999 * v + 0.001 * grads[n] ** 2 for n, v in squares.items()}
+        one, two = 1 - 0.9**count, 1 - 0.999**count
+        moved = {
+            n: p - 1e-3 * (means[n] / one) / (jax.numpy.sqrt(squares[n] / two) + 1e-8)
+            for n, p in params.items()
+        }
+        return moved, means, squares, count, value
+
+    zeros = [{n: jax.numpy.zeros_like(a) for n, a in params.items()} for _ in range(2)]
+    held = [{n: jax.numpy.array(a) for n, a in params.items()}, *zeros, jax.numpy.float32(0)]
+    arrays = [jax.numpy.array(a) for a in data]
+    compiled = jax.jit(step, donate_argnums=(0, 1, 2, 3)).lower(*held, *arrays).compile()
+
+    def run() -> float:
+        *held[:], value = compiled(*held, *arrays)
+        return float(value)
+
+    return run, compiled.memory_analysis().temp_size_in_bytes
+
+
 def made(way: str, name: str, batch: int, threads: int, share: float) -> tuple[Step, int]:
     """A step of a model, and the bytes that are planned for it."""
     if way == "PyTorch":
         return theirs(name, batch, threads), 0
+    if way == "JAX":
+        return by_jax(name, batch, threads)
     return ours(name, batch, threads, share if way == "again" else 1.0)
 
 
@@ -152,9 +190,12 @@ def bytes_of(
     return int(planned), int(measured), [float(text) for text in losses]
 
 
-def memory(name: str, threads: int, share: float) -> None:
-    """Print a row for each way."""
-    rows = {way: bytes_of(way, name, BATCHES[name], threads, share) for way in WAYS}
+def memory(name: str, ways: Sequence[str], threads: int, share: float) -> None:
+    """Print a row for each way, and how it compares with PyTorch's."""
+    rows = {
+        way: bytes_of(way, name, BATCHES[name], threads, share)
+        for way in dict.fromkeys((*ways, "PyTorch"))
+    }
     first = rows["PyTorch"][2]
     for way, (planned, measured, losses) in rows.items():
         apart = max(abs(a - b) / abs(b) for a, b in zip(losses, first, strict=True))
@@ -179,18 +220,17 @@ def times(name: str, threads: int, share: float, seconds: float) -> None:
             print(f"{name}, {one} and {other}: {race(*racers, seconds)}", flush=True)
 
 
-def largest(name: str, threads: int, share: float, budget: int) -> None:
-    """Print the largest batch that fits."""
-    for way in WAYS:
-        one, half = BATCHES[name], BATCHES[name] // 2
-        found = [bytes_of(way, name, batch, threads, share)[1] for batch in (one, half)]
-        each = (found[0] - found[1]) / (one - half)
-        batch = int((budget - found[1]) / each) + half
-        taken = bytes_of(way, name, batch, threads, share)[1]
-        print(
-            f"{name}, {budget / 1e6:.0f} MB, {way}: batch {batch}, {taken / 1e6:.1f} MB measured",
-            flush=True,
+def largest(name: str, ways: Sequence[str], threads: int, share: float, budget: int) -> None:
+    """Print the largest batch that fits, for each way."""
+    for way in ways:
+        found, more = largest_batch(
+            lambda batch, way=way: bytes_of(way, name, batch, threads, share)[1],
+            budget,
+            BATCHES[name],
         )
+        told = f"batch {found[0]} takes {found[1] / 1e6:.1f} MB" if found else "no batch fits"
+        over = f", {more[0]} takes {more[1] / 1e6:.1f}" if more else ""
+        print(f"{name}, {budget / 1e6:.0f} MB, {way}: {told}{over}", flush=True)
 
 
 def main() -> None:
@@ -201,6 +241,7 @@ def main() -> None:
     asked.add_argument("--share", type=float, default=0.0)
     asked.add_argument("--seconds", type=float, default=3.0)
     asked.add_argument("--budget", type=float, default=0.0)
+    asked.add_argument("--ways", default=",".join(WAYS))
     asked.add_argument("--alone", nargs=5)
     found = asked.parse_args()
     if found.alone:
@@ -209,9 +250,10 @@ def main() -> None:
         return
     for name in found.models.split(","):
         if found.budget:
-            largest(name, found.threads, found.share, int(found.budget * 1e6))
+            budget = int(found.budget * 1e6)
+            largest(name, found.ways.split(","), found.threads, found.share, budget)
             continue
-        memory(name, found.threads, found.share)
+        memory(name, found.ways.split(","), found.threads, found.share)
         if found.seconds:
             times(name, found.threads, found.share, found.seconds)
 

@@ -1,5 +1,5 @@
-"""Losses whose forward pass leaves much to the backward pass, for any batch, in arrays of ours and
-in PyTorch: `np` is `explorer.np`, or `Torch` with the same names.
+"""Losses whose forward pass leaves much to the backward pass, for any batch, in arrays of ours,
+in PyTorch and in JAX: `np` is `Ours`, `Torch` or `Jax`, with the same names.
 """
 
 from __future__ import annotations
@@ -45,11 +45,63 @@ class Torch:
         return self.torch.lstm(x, (zero, zero), weights, True, 1, 0.0, True, False, False)[1][0]
 
 
-class Ours:
+class Like:
+    """What is written alike for ours and JAX, over their functions named as NumPy's."""
+
+    def __init__(self, enp: Any, root: Callable[[Any], Any], softmax: Callable[..., Any]) -> None:
+        self.enp, self.root, self.softmax = enp, root, softmax
+
+    def attention(self, q: Any, k: Any, v: Any, causal: bool) -> Any:
+        scores = q @ self.enp.swapaxes(k, -1, -2) / np.float32(np.sqrt(WIDTH // HEADS))
+        if causal:
+            mask = np.tri(LENGTH, dtype=bool)
+            scores = scores + np.where(mask, 0.0, -1e9).astype(np.float32)
+        return self.softmax(scores, axis=-1) @ v
+
+    def batch_norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        mean = x.mean(axis=(0, 2, 3), keepdims=True)
+        variance = ((x - mean) ** 2).mean(axis=(0, 2, 3), keepdims=True)
+        scale, shift = (a.reshape((-1, 1, 1)) for a in (scale, shift))
+        return (x - mean) / self.root(variance + 1e-5) * scale + shift
+
+
+class Jax(Like):
+    """The same in JAX, images with channels first as the models have them."""
+
+    def __init__(self, jax: ModuleType) -> None:
+        jnp, lax, nn = jax.numpy, jax.lax, jax.nn
+        super().__init__(jnp, jnp.sqrt, nn.softmax)
+        self.jax, self.relu = jax, nn.relu
+        self.gelu = partial(nn.gelu, approximate=False)
+        self.conv = lambda x, w, stride=1, padding=1: lax.conv_general_dilated(
+            x, w, (stride, stride), ((padding, padding),) * 2
+        )
+        self.max_pool = lambda x: lax.reduce_window(
+            x, -np.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), ((0, 0), (0, 0), (1, 1), (1, 1))
+        )
+        self.norm = lambda x, s: x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5) * s
+        self.log_softmax = lambda x: nn.log_softmax(x, -1)
+        self.picked = lambda x, y: jnp.take_along_axis(x, y, -1)
+        self.swapped = lambda x: jnp.swapaxes(x, 1, 2)
+
+    def lstm(self, x: Any, w: Any, u: Any, b: Any) -> Any:
+        jnp, sigmoid = self.jax.numpy, self.jax.nn.sigmoid
+
+        def cell(state: Any, row: Any) -> Any:
+            h, c = state
+            i, f, g, o = jnp.split(row + h @ u, 4, axis=1)
+            c = sigmoid(f) * c + sigmoid(i) * jnp.tanh(g)
+            return (sigmoid(o) * jnp.tanh(c), c), None
+
+        zero = jnp.zeros((x.shape[1], UNITS), "float32")
+        return self.jax.lax.scan(cell, (zero, zero), x @ w + b)[0][0]
+
+
+class Ours(Like):
     """The same in arrays of ours."""
 
     def __init__(self, enp: ModuleType) -> None:
-        self.enp = enp
+        super().__init__(enp, enp.sqrt, enp.softmax)
         self.relu, self.gelu = enp.relu, enp.gelu
         self.conv = lambda x, w, stride=1, padding=1: enp.conv(
             x, w, strides=stride, padding=padding
@@ -59,19 +111,6 @@ class Ours:
         self.log_softmax = lambda x: enp.log_softmax(x, axis=-1)
         self.picked = lambda x, y: enp.take_along_axis(x, y, axis=-1)
         self.swapped = lambda x: enp.swapaxes(x, 1, 2)
-
-    def attention(self, q: Any, k: Any, v: Any, causal: bool) -> Any:
-        scores = q @ self.enp.swapaxes(k, -1, -2) / np.float32(np.sqrt(WIDTH // HEADS))
-        if causal:
-            mask = np.tri(LENGTH, dtype=bool)
-            scores = scores + np.where(mask, 0.0, -1e9).astype(np.float32)
-        return self.enp.softmax(scores, axis=-1) @ v
-
-    def batch_norm(self, x: Any, scale: Any, shift: Any) -> Any:
-        mean = x.mean(axis=(0, 2, 3), keepdims=True)
-        variance = ((x - mean) ** 2).mean(axis=(0, 2, 3), keepdims=True)
-        scale, shift = (a.reshape((-1, 1, 1)) for a in (scale, shift))
-        return (x - mean) / self.enp.sqrt(variance + 1e-5) * scale + shift
 
     def lstm(self, x: Any, w: Any, u: Any, b: Any) -> Any:
         def cell(state: Any, row: Any) -> Any:

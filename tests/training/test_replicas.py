@@ -159,6 +159,31 @@ def test_late_layers_are_summed_while_the_backward_pass_goes_on() -> None:
     assert not [t for t in threading.enumerate() if t.name.startswith("training")]
 
 
+def test_where_another_thread_may_not_speak_the_one_that_runs_steps_sums() -> None:
+    asked: list[tuple[int, str]] = []
+
+    @dataclass
+    class Single:
+        own: Any
+        size, threaded = 2, False
+
+        @property
+        def rank(self) -> int:
+            return int(self.own.rank)
+
+        def total(self, part: np.ndarray) -> None:
+            asked.append((self.rank, threading.current_thread().name))
+            self.own.total(part)
+
+        def leave(self) -> None:
+            self.own.leave()
+
+    found = abreast([Single(rank) for rank in on_threads(2)])
+    assert found[0].losses == abreast(on_threads(2))[0].losses
+    assert len(set(asked)) == 2 and len(asked) == 2 * WIDE[0] * len(WIDE_DATA)
+    assert [run.timeline.hidden for run in found] == [0, 0]
+
+
 def test_gradients_in_buckets_are_those_of_one_program() -> None:
     one = explorer.fit(wide, WIDE_PARAMS, WIDE_DATA, Adam(0.01), clip_norm=0.1)
     for run in abreast(on_threads(2), clip_norm=0.1):
