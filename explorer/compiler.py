@@ -10,7 +10,7 @@ from typing import Any
 import explorer.gradient_programs  # noqa: F401  it tells the interpreter what a gradient means
 from explorer import plugins
 from explorer.autodiff import Differentiate
-from explorer.autodiff.rematerialisation import Rematerialise
+from explorer.autodiff.rematerialisation import Rematerialise, stack_in_place
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
@@ -89,6 +89,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("split loops over layers", Stage.TYPED, SplitLoops(device, options.recurrent)),
         Step("multiply rows ahead", Stage.TYPED, HoistRowProducts(device, options.recurrent)),
         Step("differentiate", Stage.DIFFERENTIATED, Differentiate(legalise)),
+        *_in_place(options, device),
         *(dispatch if libraries else ()),
         Step("legalise to kernels", Stage.LEGALIZED, legalise),
         Step("remove dead code", Stage.LEGALIZED, remove_dead_code),
@@ -143,6 +144,15 @@ def _measuring(options: Options, device: Device) -> tuple[Step, ...]:
     """The best candidates of each kernel are timed where that is asked for."""
     count = options.roller.measure
     return (Step("measure tiles", Stage.ROLLED, MeasureTiles(device, count)),) if count else ()
+
+
+def _in_place(options: Options, device: Device) -> tuple[Step, ...]:
+    """Where memory is to be saved, loops stack rows over such as they read: blocks of threads have
+    no such stores.
+    """
+    if not options.rematerialisation.is_set or device.kind != "cpu":
+        return ()
+    return (Step("stack rows in place", Stage.DIFFERENTIATED, stack_in_place),)
 
 
 def _recomputing(options: Options) -> tuple[Step, ...]:

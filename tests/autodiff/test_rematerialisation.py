@@ -30,6 +30,7 @@ from tests.autodiff.test_random_programs import Statement, run, statements
 from tests.examples import examples
 
 LAYERS = 16
+ROUNDING = 256  # of the largest element, in steps of its precision
 Loss = Callable[..., Any]
 
 
@@ -71,6 +72,21 @@ def same_bits(one: Compilation, other: Compilation, args: Sequence[Any]) -> bool
     found = [c.run(*flat(args)) for c in (one, other)]
     pairs = zip(*(f.values() for f in found), strict=True)
     return all(a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+
+
+def agrees(plain: Compilation, again: Compilation, args: Sequence[Any]) -> bool:
+    """The same bits, or to rounding where rows lie in place: sums over them go along memory."""
+    moved = again.snapshot("stack rows in place")
+    if moved.before == moved.after:
+        return same_bits(plain, again, args)
+    found = [c.run(*flat(args)) for c in (plain, again)]
+    return all(map(near, found[0].values(), found[1].values()))
+
+
+def near(one: np.ndarray, other: np.ndarray) -> bool:
+    most = float(np.abs(one).max(initial=0.0, where=np.isfinite(one)))
+    bound = ROUNDING * float(np.finfo(one.dtype).eps) * max(most, 1.0)
+    return one.dtype == other.dtype and np.allclose(one, other, 0, bound, equal_nan=True)
 
 
 def decided(c: Compilation) -> Rematerialisation:
@@ -244,7 +260,7 @@ def test_a_policy_of_storages_shares_them_too(pair: Any) -> None:
 # Random programs.
 
 
-def agrees(lines: list[Statement], seed: int) -> None:
+def check_lines(lines: list[Statement], seed: int) -> None:
     draw = np.random.default_rng(seed)
 
     def loss(given: Any) -> Any:
@@ -261,7 +277,7 @@ def agrees(lines: list[Statement], seed: int) -> None:
         )
         for again in (Options(), Options(share=0.0))
     )
-    assert same_bits(one, other, args)
+    assert agrees(one, other, args)
 
 
 QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -270,7 +286,7 @@ QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthC
 @settings(max_examples=examples(4, 12), **QUIET)
 @given(lines=statements(1), seed=st.integers(0, 2**32))
 def test_gradients_of_random_programs_are_the_same(lines: list[Statement], seed: int) -> None:
-    agrees(lines, seed)
+    check_lines(lines, seed)
 
 
 @pytest.mark.exhaustive
@@ -280,4 +296,4 @@ def test_gradients_of_random_programs_are_the_same(lines: list[Statement], seed:
 def test_gradients_of_five_hundred_random_programs_are_the_same(
     lines: list[Statement], seed: int
 ) -> None:
-    agrees(lines, seed)
+    check_lines(lines, seed)

@@ -11,7 +11,8 @@ MOST_MB = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Nothing is computed again unless one of these is set.
+    """Nothing is computed again, and no loop stacks its rows in the place of others, unless one of
+    these is set.
 
     share      of the bytes that a function's intermediates need at once, the part that they may
     budget_mb  megabytes that they may need at once; 0: no bound
