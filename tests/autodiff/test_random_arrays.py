@@ -86,6 +86,13 @@ def test_programs_have_all_that_they_are_meant_to_have() -> None:
     assert {len(s) for s in shapes} >= {0, 1, 2, 3} and any(0 in s for s in shapes)
 
 
+def test_a_number_behind_a_new_axis_is_of_the_axis_that_it_takes_an_element_of() -> None:
+    a = np.zeros((1, 4, 2))
+    for seed in range(300):
+        ((_,), (key,)) = KINDS["slice"].draw(np.random.default_rng(seed), [a]) or ((0,), ((),))
+        assert a[key].ndim <= 2 * a.ndim
+
+
 @settings(max_examples=40, **QUIET)
 @given(**SEEDS)
 def test_gradients_are_those_of_central_differences(seed: int, count: int) -> None:

@@ -89,7 +89,9 @@ def sliced(draw: Draw, values: Values) -> Drawn:
     if n is None:
         return None
     key: list[Any] = []
-    for size in values[n].shape[: int(draw.integers(1, values[n].ndim + 1))]:
+    shape = values[n].shape
+    for _ in range(int(draw.integers(1, len(shape) + 1))):
+        size = shape[len(key) - key.count(None)]
         choice = draw.random()
         if choice < 0.2 and size:
             key.append(int(draw.integers(-size, size)))
