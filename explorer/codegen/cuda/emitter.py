@@ -11,7 +11,7 @@ from math import prod
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.expressions import Scalars, register
 from explorer.ir.affine import Affine, var
-from explorer.ir.tile_programs.elements import REGISTER, Fetch, TileExpr
+from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr
 from explorer.ir.tile_programs.program import Grid
 from explorer.ir.tile_programs.statements import For, Span
 
@@ -100,6 +100,18 @@ class Emitter:
             self.line(text)
         scalars.lines.clear()
         return name
+
+    def part(self, scalars: Scalars, expr: TileExpr) -> str:
+        """The same for what stands in one place only: a product needs no name, and Numba's time
+        for a function grows with the square of its names.
+        """
+        if isinstance(expr, Do) and expr.op == "mul":
+            text = scalars.right(expr)
+            for line in scalars.lines:
+                self.line(line)
+            scalars.lines.clear()
+            return f"({text})"
+        return self.value(scalars, expr)
 
     def store(self, scalars: Scalars, f: Fetch, value: str) -> None:
         """One element becomes a value."""

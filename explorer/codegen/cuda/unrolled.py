@@ -16,7 +16,7 @@ from explorer.ir.tile_programs.statements import Map, Reduce, Span
 from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
 
-MOST_STATEMENTS = 256  # of one trip of what is reduced: a bound on code, chosen
+MOST_STATEMENTS = 64  # of one trip of what is reduced: a bound on compile time, chosen
 MOST_LOADED = 16  # points of a map whose values are in registers together; chosen
 NONE: Mapping[str, Affine] = MappingProxyType({})
 Values = dict[str, Affine]
@@ -55,7 +55,7 @@ def unrolled_reduce(e: Emitter, s: Reduce) -> None:
         e.store(scalars, moved(s.target, at), e.value(scalars, start))
 
     def step(scalars: Scalars, at: Values) -> None:
-        value = e.value(scalars, substitute(s.expr, at))
+        value = e.part(scalars, substitute(s.expr, at))
         target: Fetch = moved(s.target, at)
         e.store(scalars, target, combined(s, e.value(scalars, target), value))
 
