@@ -28,7 +28,7 @@ from explorer.measure.compare import Measurement, measure
 from explorer.measure.crossing_points import timed_crossing
 from explorer.measure.machine import machine
 from explorer.measure.profile import Profile, profile_of
-from explorer.measure.recorded_run import RecordedRun, read, recording, write
+from explorer.measure.recorded_run import RecordedRun, read, recording, shipped, write
 from explorer.measure.task_times import task_profile
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.ops.reference.bind import bind_sizes
@@ -315,10 +315,16 @@ class Compilation:
 
     def recorded(self, path: str | Path) -> RecordedRun:
         """A recording of this model, on whatever machine: its wall, and `beside` a planned one what
-        each call took. Raises SnapshotError where the file is none, BadOption where it is of
-        another model.
+        each call took. `path` may be one of `recordings`. Raises SnapshotError where the file is
+        none, BadOption where it is of another model.
         """
-        return read(Path(path)).of(self.model.digest)
+        known = shipped(self.model.name)
+        return read(known.get(str(path)) or Path(path)).of(self.model.digest)
+
+    @property
+    def recordings(self) -> tuple[str, ...]:
+        """The devices on which this model was recorded for Ironworks: "h200"."""
+        return tuple(shipped(self.model.name))
 
     def memory(self, sizes: Sizes | None = None) -> MemoryPlan:
         """The arena of a binding."""

@@ -17,6 +17,7 @@ from explorer.errors import BadOption, SnapshotError
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 
 VERSION = 1
+SHIPPED = Path(__file__).parent / "recordings"  # MODEL.DEVICE.run.json
 LARGEST_BYTES = 256 << 20  # of a file: a bound on memory, chosen
 MOST_UNITS = 1 << 16  # as a data sheet may have
 RECORDED = "recorded"
@@ -123,6 +124,12 @@ def write(run: RecordedRun, path: Path) -> None:
 
 def _numbers(b: Brick) -> tuple[int, int, int, int]:
     return b.first, b.last, b.program, b.iteration
+
+
+def shipped(model: str) -> dict[str, Path]:
+    """The recordings of a model that come with Ironworks, by the name of their device."""
+    found = sorted(SHIPPED.glob("*.run.json"))
+    return {p.name.split(".")[1]: p for p in found if p.name.split(".")[0] == model}
 
 
 def read(path: Path) -> RecordedRun:

@@ -13,7 +13,7 @@ import pytest
 import explorer
 from explorer.errors import BadOption, SnapshotError
 from explorer.measure.machine import machine
-from explorer.measure.recorded_run import read, write
+from explorer.measure.recorded_run import SHIPPED, read, shipped, write
 
 MODEL = "zoo:small_bert"
 
@@ -107,3 +107,15 @@ def test_a_file_of_something_else_is_told(tmp_path: Path, text: str) -> None:
     for name in ("other.json", "absent.json"):
         with pytest.raises(SnapshotError, match="is no recording of a run"):
             read(tmp_path / name)
+
+
+def test_what_ships_was_measured_on_a_gpu_and_is_of_the_model_that_there_is() -> None:
+    found = {name: path for model in ("small_bert",) for name, path in shipped(model).items()}
+    assert found and set(found.values()) == set(SHIPPED.glob("*.run.json"))
+    c = explorer.compile(MODEL, target="h100", until="planned")
+    assert c.recordings == tuple(found) == ("h200",)
+    run = c.recorded("h200")
+    assert run.machine.startswith("NVIDIA H200, ") and run.wall.kind == "recorded"
+    planned = {b.call for b in c.planned_wall().bricks}
+    assert planned <= {row.call for row in run.beside(c.planned_wall()) if row.recorded_us > 0}
+    assert explorer.compile("zoo:small_lstm", until="typed").recordings == ()
