@@ -17,7 +17,7 @@ from explorer.roller.grids import grids
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.rewrites import unsynced
 from explorer.tile.verify import shared_bytes
-from tests.codegen.cases import softmax, specs
+from tests.codegen.cases import CASES, softmax, specs
 from tests.codegen.test_scans import fold
 from tests.roller.operators import KERNELS, lookup, matmul, relu
 
@@ -105,9 +105,16 @@ def test_what_shared_memory_holds_in_between_is_priced() -> None:
 
 
 def test_what_has_no_thread_blocks_is_priced_alone() -> None:
-    running = normalise(fold((4, 300), 1))
-    found = grids(running, V100)
-    assert unserved(running) and found and all(b.block is None for b in found)
+    case = next(c for c in CASES if c.name.startswith("embedding gradient"))
+    kernel = normalise(bind_kernel(case.kernel, case.sizes))
+    found = grids(kernel, V100)
+    assert unserved(kernel) and found and all(b.block is None for b in found)
+
+
+def test_a_running_reduction_has_thread_blocks() -> None:
+    """One thread a row: of 4,000 rows units have more to do than of one."""
+    found = grids(normalise(fold((4000, 300), 1)), V100)
+    assert found and all(b.block is not None and b.grid >= 4000 // 512 for b in found)
 
 
 def cheap_before_product(n: int, k: int) -> Kernel:

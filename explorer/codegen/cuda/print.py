@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from explorer.codegen.cuda.emitter import Emitter
-from explorer.codegen.cuda.reductions import begin_shuffle, reduce_, shuffle
+from explorer.codegen.cuda.reductions import begin_shuffle, reduce_, scan, shuffle
 from explorer.codegen.cuda.shared_arrays import shared
 from explorer.codegen.cuda.unrolled import unrolled_map, unrolled_reduce
 from explorer.errors import BadOption
@@ -15,6 +15,7 @@ from explorer.ir.tile_programs.statements import (
     LoopForm,
     Map,
     Reduce,
+    Scan,
     Shuffle,
     Statement,
     Sync,
@@ -67,6 +68,8 @@ def statement(e: Emitter, s: Statement) -> None:
             e.store(scalars, s.target, e.value(scalars, s.expr))
         case Reduce(form=None):
             reduce_(e, s)
+        case Scan(form=None):
+            scan(e, s)
         case Map(form=LoopForm("unrolled")):
             unrolled_map(e, s)
         case Reduce(form=LoopForm("unrolled")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from explorer.codegen.cuda.emitter import Emitter
 from explorer.codegen.cuda.expressions import applied, register
 from explorer.ir.combiners import COMBINERS
-from explorer.ir.tile_programs.statements import Reduce, Shuffle
+from explorer.ir.tile_programs.statements import Reduce, Scan, Shuffle
 from explorer.ops.kernels.scalar import start_value
 
 WHOLE_WARP = "0xFFFFFFFF"  # the lanes that come to a shuffle
@@ -28,6 +28,25 @@ def reduce_(e: Emitter, s: Reduce) -> None:
     e.store(scalars, s.target, acc)
 
 
+def scan(e: Emitter, s: Scan) -> None:
+    """A running reduction one by one: a number is carried along each row."""
+    for span in s.spans:
+        e.loop(span)
+    e.expressions += 1
+    acc, step = f"_acc{e.expressions}", f"{s.over.axis}_k"
+    e.line(f"{acc} = {e.value(e.scalars(), start_value(s.combiner, s.dtype))}")
+    e.line(f"for {step} in range({s.over.size}):")
+    e.depth += 1
+    e.line(f"{s.over.axis} = {f'{s.over.size} - 1 - {step}' if s.backwards else step}")
+    scalars = e.scalars()
+    value = e.value(scalars, s.expr)
+    if s.exclusive:
+        e.store(scalars, s.target, acc)
+    e.line(f"{acc} = {combined(s, acc, value)}")
+    if not s.exclusive:
+        e.store(scalars, s.target, acc)
+
+
 def shuffle(e: Emitter, s: Shuffle) -> None:
     """Each thread with the one half of them away, then a quarter, and so on: all have the whole."""
     mine, away = register(s.target), s.lanes // 2
@@ -42,6 +61,6 @@ def begin_shuffle(e: Emitter, s: Shuffle) -> None:
     e.line(f"{register(s.target)} = {e.value(e.scalars(), start_value(s.combiner, s.dtype))}")
 
 
-def combined(s: Reduce | Shuffle, so_far: str, value: str) -> str:
+def combined(s: Reduce | Scan | Shuffle, so_far: str, value: str) -> str:
     """One more element of a reduction."""
     return applied(COMBINERS[s.combiner].step, s.dtype, [so_far, value])

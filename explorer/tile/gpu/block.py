@@ -27,12 +27,12 @@ from explorer.ir.kernels.in_place import read_after, reads_apart
 from explorer.ir.kernels.normal import epilogue_of
 from explorer.ir.patterns.patch import patch
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.patterns.running import running
+from explorer.ir.patterns.running import Running, running
 from explorer.ir.patterns.scatter import scatter
 from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.ir.tile_programs.elements import Fetch, TileExpr
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Map, Reduce, Span
+from explorer.ir.tile_programs.statements import Map, Reduce, Scan, Span
 from explorer.ir.tile_programs.traversal import without_unused
 from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.lower import KINDS, grid_of
@@ -56,8 +56,6 @@ class Tile:
 def unserved(kernel: Kernel) -> str:
     """Why a kernel in normal form has no program for thread blocks; empty where it has one."""
     for c in kernel.computes:
-        if running(kernel, c) is not None:
-            return f"{c.out} is a running reduction, each element of which follows from the last"
         if scatter(kernel, c) is not None or patch(kernel, c) is not None:
             return f"{c.out} is written where data say"
         known = (*(a.extent for a in (*c.axes, *c.reduce)), *kernel.shape(c.out))
@@ -80,7 +78,9 @@ def lower_block(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> 
     why = unserved(kernel)
     if why:
         raise BadOption(f"no thread blocks are made of this kernel: {why}", where=kernel.name)
-    tile = Tile(block.tile, env, device.levels[-1].name, device.levels[0].name)
+    along = {r.axis.name for c in kernel.computes if (r := running(kernel, c)) is not None}
+    sizes = tuple((axis, n) for axis, n in block.tile if axis not in along)
+    tile = Tile(sizes, env, device.levels[-1].name, device.levels[0].name)
     return replace(_lowered(kernel, tile), block=block)
 
 
@@ -102,7 +102,7 @@ def _lowered(kernel: Kernel, tile: Tile) -> TileProgram:
     )
 
 
-def _body(p: Places) -> tuple[Map | Reduce, ...]:
+def _body(p: Places) -> tuple[Map | Reduce | Scan, ...]:
     """One statement a compute; an epilogue has the axes of what it follows, by name too."""
     after: dict[int, tuple[int, dict[str, Affine]]] = {}
     for n, c in enumerate(p.kernel.computes):
@@ -110,8 +110,12 @@ def _body(p: Places) -> tuple[Map | Reduce, ...]:
         if e is not None:
             names = {x.name: var(a.name) for x, a in zip(e.axes, c.axes, strict=True)}
             after[p.kernel.computes.index(e)] = (n, names)
-    body = []
+    body: list[Map | Reduce | Scan] = []
     for n, c in enumerate(p.kernel.computes):
+        along = running(p.kernel, c)
+        if along is not None:
+            body.append(_scan(p, n, c, along))
+            continue
         of, names = after.get(n, (n, {}))
         spans = tuple(p.spans(of, p.kernel.computes[of]).values())
         body.append(_statement(p, n, c, spans, names))
@@ -127,6 +131,17 @@ def _statement(
         return Map(target, spans, expr)
     dtype = p.kernel.dtype(c.out)
     return Reduce(target, spans, p.over(c), c.combiner or "sum", expr, dtype)
+
+
+def _scan(p: Places, n: int, c: Compute, along: Running) -> Scan:
+    """One thread goes along all of the axis, for each element follows from the last."""
+    spans = p.spans(n, c)
+    over = spans.pop(along.axis.name)
+    expr = _Guards(p, {a.name: a.extent for a in c.axes}, {}).of(along.element)
+    return Scan(
+        p.place(c.out).at(c.target), tuple(spans.values()), over, c.combiner or "sum", expr,
+        p.kernel.dtype(c.out), along.exclusive, along.backwards,
+    )  # fmt: skip
 
 
 class _Guards:

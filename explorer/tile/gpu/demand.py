@@ -10,7 +10,7 @@ from explorer.devices.model import Device
 from explorer.ir.kernel import Const
 from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Reduce, Statement
+from explorer.ir.tile_programs.statements import For, Map, Reduce, Scan, Statement
 from explorer.ir.tile_programs.traversal import affines, dealt, threads_of
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.verify import shared_bytes
@@ -39,7 +39,7 @@ class _Dealt:
     """A statement in the loops that are dealt out to threads, which happens `times` over."""
 
     loops: tuple[For, ...]
-    statement: Map | Reduce
+    statement: Map | Reduce | Scan
     times: int
 
     @property
@@ -61,8 +61,9 @@ class _Dealt:
         """Of all lanes of its warps, at work or not."""
         s = self.statement
         lanes = -(-self.working // device.lanes) * device.lanes
-        each = max(1, _operations(s.expr) + isinstance(s, Reduce))
-        summed = prod(int(x.size) for x in s.over) if isinstance(s, Reduce) else 1
+        each = max(1, _operations(s.expr) + (not isinstance(s, Map)))
+        along = s.over if isinstance(s, Reduce) else (s.over,) if isinstance(s, Scan) else ()
+        summed = prod(int(x.size) for x in along)
         return lanes * self.rounds * self.own * summed * each * self.times
 
     @property
@@ -113,8 +114,8 @@ def _parts(body: Iterable[Statement], times: int) -> Iterator[_Dealt]:
         yield from (_Dealt(loops, x, times) for x in _points(inner))
 
 
-def _points(body: Sequence[Statement]) -> Iterator[Map | Reduce]:
-    return (s for s in body if isinstance(s, Map | Reduce))
+def _points(body: Sequence[Statement]) -> Iterator[Map | Reduce | Scan]:
+    return (s for s in body if isinstance(s, Map | Reduce | Scan))
 
 
 def _count(loop: For) -> int:

@@ -24,6 +24,7 @@ from explorer.ir.tile_programs.statements import (
     LoopForm,
     Map,
     Reduce,
+    Scan,
     Span,
     Statement,
     Sync,
@@ -54,7 +55,7 @@ def over_threads(p: TileProgram, device: Device) -> TileProgram:
             made.append(tile.loops(s, after))
             rooms.append(tile.sums)
             left = left if after is None else left[1:]
-        elif isinstance(s, Map | Reduce):
+        elif isinstance(s, Map | Reduce | Scan):
             made.append(one_by_one(s, threads))
         else:
             made.append(s)
@@ -67,7 +68,7 @@ def threads_in(block: Block, device: Device) -> int:
     return min(max(block.threads, device.lanes), device.block_threads)
 
 
-def one_by_one(s: Map | Reduce, threads: int) -> Statement:
+def one_by_one(s: Map | Reduce | Scan, threads: int) -> Statement:
     """A statement whose points are dealt out one by one, the last axis to neighbours first."""
     loops: list[tuple[Span, int]] = []
     left = max(1, threads)

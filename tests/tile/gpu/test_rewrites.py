@@ -14,11 +14,13 @@ from explorer.codegen.cuda.simulated import launch
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption
 from explorer.ir.affine import var
+from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Reduce, Sync
 from explorer.ir.tile_programs.traversal import dealt, statements
+from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.roller.construct.construct import construct
 from explorer.roller.thread_block import block_of, thread_block_steps
 from explorer.tile.gpu.rewrites import REWRITES, block_steps
@@ -75,9 +77,27 @@ def test_a_kernel_is_served_or_the_reason_is_told(c: Case) -> None:
     assert syncs(found["place syncs"]) <= syncs(found["stage in shared memory"])
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (33, 130)])
+def test_a_running_reduction_is_one_threads_along_its_axis(
+    shape: tuple[int, int], axis: int
+) -> None:
+    """Whole, whatever its tile would cut, in order and from the end, with and without itself."""
+    for exclusive in (False, True):
+        for backwards in (False, True):
+            k = normalise(fold(shape, axis, exclusive=exclusive, backwards=backwards))
+            x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+            want = evaluate_kernel(k, [x], {})
+            for block in (None, Block((("a0", 2), ("a1", 3)), 64)):
+                code = print_block(k, replace(SMALL, capability=80), ENV, {}, block)
+                (found,) = launch(code, k, (x,), {}, 1)
+                np.testing.assert_allclose(found, want, 1e-5, 1e-5)
+
+
 def test_what_is_not_served_is_told() -> None:
-    with pytest.raises(BadOption, match="y is a running reduction"):
-        thread_block_steps(normalise(fold((5, 7), 1)), V100, ENV, {})
+    other = next(c for c in CASES if c.name.startswith("embedding"))
+    with pytest.raises(BadOption, match="is written where data say"):
+        made(other, V100)
     with pytest.raises(BadOption, match="has no elements"):
         made(linear(0, 3, 5, "relu", {}))
 
