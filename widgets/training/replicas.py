@@ -116,7 +116,7 @@ def _bars(
         textposition="inside",
         insidetextanchor="middle",
         textangle=0,
-        textfont={"color": c["ink" if what == "reduce" else "hatch2"], "size": 11},
+        textfont={"color": c["hatch" if what == "reduce" else "hatch2"], "size": 11},
         customdata=[f"{r.name}, {b.words}" if r.name else b.words for r, b in mine],
         hovertemplate="%{customdata}<extra></extra>",
     )

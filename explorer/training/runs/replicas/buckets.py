@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LEAST_BYTES = 1 << 20  # PyTorch's DistributedDataParallel has as many in its first bucket
-MOST = 8  # of one model: each is a program of its own, and a round of the replicas
+MOST = 4  # each is a round, of which 8 cost processes on shared cores more than they hide: measured
 
 
 @dataclass(frozen=True, slots=True)
