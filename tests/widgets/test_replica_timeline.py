@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from dataclasses import replace
 from functools import cache
 from statistics import fmean, median
 from typing import Any
@@ -196,6 +198,11 @@ def test_a_long_list_of_parameters_is_shortened_to_what_a_bar_holds() -> None:
     )
     texts = {t for trace in replicas([found]).data for t in trace.text}
     assert texts == {"w", "", "layers.0.weight and 8 more"}
+    two: list[Stamp] = [("backward", 0, 6), ("backward", 6, 95), ("reduce", 95, 96)]
+    short_ones = timeline([two])
+    spans = [replace(s, about="w5, w4" if s.what == "backward" else "") for s in short_ones.spans]
+    drawn = replicas([Timeline(0.0, deque(spans))]).data
+    assert {t for trace in drawn for t in trace.text} == {"w5 …", "w5, w4", ""}
 
 
 def test_threads_of_a_replica_have_a_row_for_its_sums() -> None:

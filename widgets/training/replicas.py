@@ -126,7 +126,7 @@ def _fits(bar: Bar, total: float) -> str:
     """The parameters of a bar, shortened; "" where it is too short for them."""
     first, *rest = bar.about.split(", ")
     room = bar.ms / total * WIDE / LETTER
-    for text in (bar.about, f"{first} and {len(rest)} more", first):
+    for text in (bar.about, f"{first} and {len(rest)} more", f"{first} …"):
         if len(text) + 1 <= room:
             return text
     return ""
