@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -51,14 +51,18 @@ class OnGpu:
         self._last: tuple[dict[str, int], ProgramRun] | None = None
 
     def run(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        """The outputs by name, in new arrays. An input may lie on the device already: whatever has
-        `__cuda_array_interface__` is copied there, and never comes to Python.
+        """The outputs by name, in new arrays. An input may lie on the device already: what has
+        `__cuda_array_interface__`, as tensors of PyTorch and CuPy have, is copied there, and never
+        comes to Python; indices in it are not looked at, and those outside are clamped.
 
         Raises DeviceFault where the device does not do it, and BadOption where the program has no
         thread blocks, or Python decides how it goes on.
         """
-        given = self.c.named(inputs)
-        return self.program(given).run(given)
+        names = [p.name for p in self.c.model.program.main.params]
+        by_name = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs))
+        given = self.c.named({name: _seen(x) for name, x in by_name.items()})
+        there = {n: x for n, x in by_name.items() if hasattr(x, "__cuda_array_interface__")}
+        return self.program(given).run({**given, **there})
 
     def program(self, given: Mapping[str, np.ndarray]) -> ProgramRun:
         """The program under the sizes of some inputs, on the device."""
@@ -105,3 +109,11 @@ class OnGpu:
         found = recording(model.name, model.digest, card, bound, wall)
         write(found, Path(path))
         return found
+
+
+def _seen(x: Any) -> Any:
+    """An array with the shape and the dtype of one that lies on a device, for those who check."""
+    told = getattr(x, "__cuda_array_interface__", None)
+    if told is None:
+        return x
+    return np.broadcast_to(np.zeros((), np.dtype(told["typestr"])), told["shape"])

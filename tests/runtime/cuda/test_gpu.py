@@ -120,12 +120,23 @@ def test_a_gpu_makes_what_the_cpu_makes() -> None:
     agree(run.run(inputs), want)
     before = cuda.pinned
     agree(run.run(inputs), want)
-    held: Any = {n: SimpleNamespace(held=x.copy().view(Array)) for n, x in inputs.items()}
-    for x in held.values():
-        x.__cuda_array_interface__ = {}
-    agree(run.run(held), want)  # what lies on the device never comes to Python
     assert cuda.pinned == before  # constants lie there already, and inputs have their places
     assert run.wall().kind == "measured" and run.wall().device == "a device"
+
+
+def test_what_lies_on_the_device_never_comes_to_python() -> None:
+    c, cuda = compiled("zoo:small_lstm"), Cuda()
+    on, inputs = c.on_gpu(lambda: OnStandIn(cuda)), c.random_inputs()
+    want = on.run(inputs)
+    pinned, there = cuda.pinned, dict[str, Any]()
+    for name, x in inputs.items():
+        told = {"typestr": x.dtype.str, "shape": x.shape}
+        there[name] = SimpleNamespace(held=x.view(Array), __cuda_array_interface__=told)
+    agree(on.run(there), want)
+    assert cuda.pinned == pinned
+    there[name].held = np.asfortranarray(np.stack([inputs[name]] * 2))[0].view(Array)
+    with pytest.raises(DeviceFault, match="is not contiguous"):
+        on.run(there)
 
 
 def test_what_is_missing_is_one_sentence() -> None:
