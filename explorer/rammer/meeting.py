@@ -11,10 +11,8 @@ from explorer.rammer.model import Facts, Placement, Share
 
 def meeting(facts: Facts, placement: Placement, most: int) -> Placement:
     """The placement, cut into more rProgams: before an operator that reads what more than `most`
-    units made since they met last. 0: it stays as it is.
+    units made since they met last.
     """
-    if not most:
-        return placement
     programs = (part for shares in placement.programs for part in _cut(facts, shares, most))
     return replace(placement, programs=tuple(programs))
 

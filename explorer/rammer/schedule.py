@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from explorer.cached_property import cached_property
@@ -61,7 +61,9 @@ def schedule(facts: Facts, options: Options, device_name: str = "") -> Schedule:
 
 def _laid(facts: Facts, placement: Placement, options: Options, device_name: str) -> Schedule:
     bricks, names = options.granularity, ("planned", options.policy_name, device_name)
-    placement = meeting(facts, placement, options.meet)
+    if options.meet:  # then nothing is launched between
+        device = replace(facts.device, launch_us=facts.device.barrier_us)
+        facts, placement = replace(facts, device=device), meeting(facts, placement, options.meet)
     if facts.device.units > MANY_UNITS and is_plain(facts):
         return Schedule(facts, placement, bricks, lane_wall(facts, placement, bricks, *names))
     written = rprograms(facts, placement, bricks)
