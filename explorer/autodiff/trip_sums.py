@@ -17,6 +17,7 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, Read
 from explorer.ir.program import Binding
 from explorer.ir.shapes.dims import Dim, ShapeEnv, evaluate_dim, product
+from explorer.ir.symbols import defined_by, needed_by
 from explorer.passes.copies.copy_maps import AffineMap, copy_map
 from explorer.passes.pipeline.names import fresh
 
@@ -71,9 +72,12 @@ def trip_sum(
     that are rows of the trip's number of one around it. All others are stacked: `number` says as
     which result, and those that are `known` are so anyway.
     """
-    made = next((b for b in body if part in b.vars), None)
+    bindings = tuple(body)
+    made = next((b for b in bindings if part in b.vars), None)
     if made is None or not isinstance(made.expr, KernelCall):
         return None
+    if needed_by(made) & frozenset[str]().union(*map(defined_by, bindings)):
+        return None  # in each trip as many elements as that finds
     call = made.expr
     if len(call.kernel.computes) != 1 or not _is_plain(call.kernel.computes[0]):
         return None

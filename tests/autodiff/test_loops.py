@@ -85,6 +85,26 @@ def test_gradients_of_products_in_a_loop_whose_trips_only_a_run_counts() -> None
     check(until_large, some(3, 3), np.full((2, 3), 9.0))  # no trip
 
 
+def test_rows_that_a_loop_stacks_in_each_trip_of_another_are_no_rows_of_that() -> None:
+    """A trip of the outer loop makes one trip of the inner one or three, as data say."""
+
+    def f(w: Any, x: Any) -> Any:
+        def trip(h: Any, row: Any) -> Any:
+            def step(count: Any, h: Any) -> Any:
+                return count + 1, enp.tanh(h @ w)
+
+            most = enp.where(row.sum() > 0, 3, 1)
+            start = enp.zeros((), "int64")
+            return explorer.while_loop(lambda c, h: c < most, step, start, h + row)[1], None
+
+        return explorer.scan(trip, enp.zeros((1, 9), "float64"), x)[0]
+
+    x = some(3, 1, 9)
+    x[0] -= x[0].mean() - 1.0
+    x[1] -= x[1].mean() + 1.0
+    check(f, some(9, 9) / 2, x)
+
+
 def reversed_loop(
     f: Any, *shapes: tuple[int, ...], by: tuple[int, ...] = (1,)
 ) -> tuple[list[Binding], Loop, Function, Loop]:
