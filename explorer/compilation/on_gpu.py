@@ -10,6 +10,7 @@ import numpy as np
 
 from explorer.compilation.inputs import Inputs
 from explorer.devices.model import Device
+from explorer.errors import DeviceFault
 from explorer.frontends.model import Model
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.shapes.dims import Sizes
@@ -48,6 +49,7 @@ class OnGpu:
 
     def __init__(self, c: Compiled, device: Callable[[], Driver]) -> None:
         self.c, self.device = c, device
+        self._driver: Driver | None = None
         self._last: tuple[dict[str, int], ProgramRun] | None = None
 
     def run(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
@@ -62,14 +64,20 @@ class OnGpu:
         by_name = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs))
         given = self.c.named({name: _seen(x) for name, x in by_name.items()})
         there = {n: x for n, x in by_name.items() if hasattr(x, "__cuda_array_interface__")}
-        return self.program(given).run({**given, **there})
+        program = self.program(given)
+        try:
+            return program.run({**given, **there})
+        except DeviceFault:
+            self._last = None  # what lay there may be lost
+            raise
 
     def program(self, given: Mapping[str, np.ndarray]) -> ProgramRun:
         """The program under the sizes of some inputs, on the device."""
         sizes = bind_sizes(self.c.model.program, given)
         if self._last is None or self._last[0] != sizes:
             self._last = None  # its memory is free for the next
-            self._last = sizes, self._on(self.device(), sizes)
+            self._driver = self._driver or self.device()
+            self._last = sizes, self._on(self._driver, sizes)
         return self._last[1]
 
     def _on(self, driver: Driver, sizes: dict[str, int]) -> ProgramRun:

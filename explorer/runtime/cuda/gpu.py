@@ -76,6 +76,7 @@ class Gpu:
 
     def resident(self, source: ProgramSource) -> int:
         """As the driver says of the code that it has."""
+        self._renew()
         with self.told():
             kernel = self._kernel(source)
             (code,) = kernel.overloads.values()
@@ -85,15 +86,19 @@ class Gpu:
         """In the place of what there was; in a new context, where the old one is lost."""
         self.memory = None
         self._pinned.clear()
-        if self.lost:
-            self.cuda.close()
-            self._kernels.clear()
-            self.lost = False
+        self._renew()
         with self.told():
             self.stream = self.cuda.stream()
             self.calls = self.on(self.stream)
             self.memory = self.cuda.device_array(-(-count // 8) * 8, np.uint8)
             self.begin = address(self.memory)
+
+    def _renew(self) -> None:
+        """A new context, where the old one is lost."""
+        if self.lost:
+            self.cuda.close()
+            self._kernels.clear()
+            self.lost = False
 
     def on(self, stream: Any) -> Calls:
         """What is asked for in the order of a stream."""

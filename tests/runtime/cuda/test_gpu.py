@@ -175,6 +175,18 @@ def test_a_lost_context_is_made_anew(words: str, sentence: str, contexts: int) -
     assert cuda.contexts == contexts
 
 
+def test_a_compilation_goes_on_after_a_fault() -> None:
+    c, cuda = compiled("zoo:small_lstm"), Cuda()
+    on, inputs = c.on_gpu(lambda: OnStandIn(cuda)), c.random_inputs()
+    want = on.run(inputs)
+    cuda.fails = "CUDA_ERROR_ILLEGAL_ADDRESS"
+    with pytest.raises(DeviceFault, match="left its memory"):
+        on.run(inputs)
+    cuda.fails = ""
+    agree(on.run(inputs), want)
+    assert cuda.contexts == 2
+
+
 def test_what_the_driver_does_not_say_is_no_fault_of_a_device() -> None:
     c, cuda = compiled("zoo:small_lstm"), Cuda()
     run = ProgramRun(c.device_program(units=UNITS), OnStandIn(cuda))
