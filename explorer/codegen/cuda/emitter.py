@@ -18,9 +18,10 @@ from explorer.ir.tile_programs.statements import For, Span
 
 @dataclass(slots=True)
 class Emitter:
-    """`threads` are those of the block."""
+    """`threads` are those of the block; a trip of what is reduced has up to so many statements."""
 
     threads: int
+    most_statements: int
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     expressions: int = 0

@@ -31,6 +31,7 @@ from numba.cuda import libdevice
 from numba.types import boolean, float16, float32, float64
 from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
 """  # of every kernel, whichever of these it needs
+STATEMENTS_ALONE, STATEMENTS_OF_MANY = 256, 64  # of a trip: bounds on compile time, chosen
 HEAD = (
     IMPORTS
     + """
@@ -89,9 +90,9 @@ def emit(p: TileProgram, arguments: Sequence[str], launch: str) -> str:
 
 def block_lines(p: TileProgram, threads: int, asked: bool = False) -> list[str]:
     """What `threads` threads do for block number `_block` of a program, of which it may need fewer;
-    `asked`: all shared memory is what the launch asks for.
+    `asked`: it is one of many in a kernel, whose shared memory is what the launch asks for.
     """
-    e = Emitter(threads)
+    e = Emitter(threads, STATEMENTS_OF_MANY if asked else STATEMENTS_ALONE)
     e.line("_thread = int64(uint32(cuda.threadIdx.x))  # no sign: quotients are cheap")
     e.tasks(p.grid)
     shared(e, p, asked)

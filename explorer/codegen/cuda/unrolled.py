@@ -16,7 +16,6 @@ from explorer.ir.tile_programs.statements import Map, Reduce, Span
 from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
 
-MOST_STATEMENTS = 64  # of one trip of what is reduced: a bound on compile time, chosen
 MOST_LOADED = 16  # points of a map whose values are in registers together; chosen
 NONE: Mapping[str, Affine] = MappingProxyType({})
 Values = dict[str, Affine]
@@ -61,7 +60,7 @@ def unrolled_reduce(e: Emitter, s: Reduce) -> None:
 
     if not s.onto:
         each(e, s.spans, begin)
-    before, times = e.depth, steps_at_once(s)
+    before, times = e.depth, steps_at_once(s, e.most_statements)
     for span in s.over if times == 1 else s.over[:-1]:
         e.loop(span)
     if times == 1:
@@ -74,18 +73,17 @@ def unrolled_reduce(e: Emitter, s: Reduce) -> None:
     e.depth = before
 
 
-def steps_at_once(s: Reduce) -> int:
-    """Of the innermost of what is reduced, how many follow each other in the code of one trip."""
+def steps_at_once(s: Reduce, most: int) -> int:
+    """Of the innermost of what is reduced, how many follow each other in the code of one trip, of
+    `most` statements.
+    """
     if not s.over:
         return 1
-    last, points = s.over[-1], prod(int(x.size) for x in s.spans)
+    last, points = s.over[-1], max(1, prod(int(x.size) for x in s.spans))
     if last.clip_low or last.clip_high or not isinstance(last.size, int):
         return 1
-    return max(n for n in range(1, last.size + 1) if last.size % n == 0 and n <= _most(points))
-
-
-def _most(points: int) -> int:
-    return max(1, MOST_STATEMENTS // max(1, points))
+    fitting = range(1, max(1, min(last.size, most // points)) + 1)
+    return max(n for n in fitting if last.size % n == 0)
 
 
 def each(
