@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
+pytestmark = pytest.mark.browser
 
 MODEL = """// What Jupyter gives a widget: a model whose kernel knows what draws.
 const content = JSON.parse(document.getElementById("content").textContent), heard = [];

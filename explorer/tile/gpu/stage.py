@@ -25,8 +25,8 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Const
 from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Reduce, Span, Statement, Sync
-from explorer.ir.tile_programs.traversal import dealt
+from explorer.ir.tile_programs.statements import For, Map, Reduce, Shuffle, Span, Statement, Sync
+from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
 from explorer.tile.gpu.distribute import UNROLLED, one_by_one
 from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
@@ -34,18 +34,21 @@ from explorer.tile.verify import shared_bytes
 
 def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
     """After: where threads sum products in registers, each operand that several of them read comes
-    to shared memory first, and is read there; unless the block has no room for it.
+    to shared memory first, and is read there; unless the block has no room for it, or copies would
+    leave a warp with some of its threads where lanes shuffle.
     """
     made: list[Statement] = []
     block = p.block or Block()
+    shuffled = any(isinstance(s, Shuffle) for s in statements(p.body))
     for s in p.body:
         found = _staged(s, block, device) if isinstance(s, For) else None
         if found is not None:
             more = tuple(b for b in found.rooms if b not in p.buffers)
-            grown = replace(p, buffers=(*p.buffers, *more))
-            if shared_bytes(grown, device) <= device.block_shared_bytes:
+            grown, staged = replace(p, buffers=(*p.buffers, *more)), found.statements()
+            room = shared_bytes(grown, device) <= device.block_shared_bytes
+            if room and (not shuffled or threads_of(staged) % device.lanes == 0):
                 p = grown
-                made += found.statements()
+                made += staged
                 continue
         made.append(s)
     return replace(p, body=tuple(made))

@@ -143,6 +143,13 @@ def test_a_kernel_without_thread_blocks_is_named() -> None:
         compiled("zoo:small_lstm", "cpu").device_program()
 
 
+def test_copies_leave_no_part_of_a_warp_where_lanes_shuffle() -> None:
+    """Of 7 x 7 x 8 points 392 threads take one each, and 128 shuffle."""
+    program = compiled("zoo:small_nasnet", "h100").device_program(units=132)
+    shuffling = [b for b in program.blocks.values() if "shfl_xor_sync" in b.source]
+    assert shuffling and all(b.threads % 32 == 0 for b in shuffling)
+
+
 @pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
 @pytest.mark.parametrize("sheet", ["a100", "h100"])
 def test_a_program_is_assembled(sheet: str) -> None:
