@@ -23,7 +23,7 @@ from explorer.runtime.device_program import instructions as isa
 DATA = Path(__file__).parents[2] / "data"
 QUICK = ("zoo:small_lstm", "tiny_while.onnx", "tiny_skip.onnx", "zoo:small_looped_lstm")
 MORE = (
-    *("zoo:small_bert", "zoo:small_moe", "zoo:small_vit", "zoo:small_seq2seq", "zoo:small_swin"),
+    *("zoo:small_bert", "zoo:small_llama", "zoo:small_vit", "zoo:small_seq2seq", "zoo:small_swin"),
     *("zoo:small_resnext29", "zoo:small_seq2seq_decoder", "zoo:small_beam_search"),
     *("zoo:small_blockdrop", "zoo:small_skipnet", "zoo:small_nasrnn", "zoo:small_lstm_tc"),
 )
