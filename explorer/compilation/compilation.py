@@ -164,7 +164,8 @@ class Compilation:
                 why = f"{self.device.name} is a data sheet, not this machine"
             if self.device.name == SIMULATED:
                 why = f"{SIMULATED} has no clock, and writes new arrays only"
-            raise BadOption(f"{self.model.name} cannot run: {why}", where=self.model.name)
+            gpu = "c.on_gpu(), where a GPU is here" if self.device.takes_cuda else ""
+            raise BadOption(f"{self.model.name} cannot run: {why}", where=self.model.name, try_=gpu)
         if not self._runs_here:
             why = f"{self.device.name} has vectors or instructions that this machine has not"
             raise BadOption(

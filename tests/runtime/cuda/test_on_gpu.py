@@ -58,7 +58,10 @@ def test_a_recording_names_the_device(tmp_path: Path) -> None:
 def test_what_cannot_run_there_is_one_sentence() -> None:
     with pytest.raises(BadOption, match="has no thread blocks on this-cpu"):
         compiled("zoo:small_lstm", "cpu").on_gpu()
-    c: Any = compiled("zoo:small_lstm")
+    c: Any = compiled("zoo:small_lstm", "h100")
+    with pytest.raises(BadOption, match="h100 is a data sheet, not this machine") as told:
+        c.run(c.random_inputs())
+    assert "c.on_gpu()" in told.value.try_
     with pytest.raises(
         DeviceFault, match=r"numba-cuda, which is not installed|there is no GPU here"
     ):
