@@ -25,19 +25,19 @@ class Calls:
 
     def up(self, to: int, array: np.ndarray) -> None:
         """Pinned memory -> the device."""
-        self._done(self.driver.cuMemcpyHtoDAsync(to, array.ctypes.data, array.nbytes, self.stream))
+        self.done(self.driver.cuMemcpyHtoDAsync(to, array.ctypes.data, array.nbytes, self.stream))
 
     def down(self, array: np.ndarray, at: int) -> None:
         """The device -> this machine; there when `wait` is over."""
-        self._done(self.driver.cuMemcpyDtoHAsync(array.ctypes.data, at, array.nbytes, self.stream))
+        self.done(self.driver.cuMemcpyDtoHAsync(array.ctypes.data, at, array.nbytes, self.stream))
 
     def across(self, to: int, at: int, count: int) -> None:
         """So many bytes on the device."""
-        self._done(self.driver.cuMemcpyDtoDAsync(to, at, count, self.stream))
+        self.done(self.driver.cuMemcpyDtoDAsync(to, at, count, self.stream))
 
     def wait(self) -> None:
         """Until all that was asked for is done."""
-        self._done(self.driver.cuStreamSynchronize(self.stream))
+        self.done(self.driver.cuStreamSynchronize(self.stream))
 
     def launch(
         self, code: Any, blocks: int, threads: int, shared_bytes: int, arrays: Sequence[Any]
@@ -46,24 +46,35 @@ class Calls:
         given: list[Any] = []
         for type_, array in zip(code.argument_types, arrays, strict=True):
             code._prepare_args(type_, array, 0, [], given)
-        words = (ctypes.c_int64 * len(given))(*(getattr(x, "value", x) for x in given))
-        first = ctypes.addressof(words)
-        pointers = (ctypes.c_void_p * len(given))(
-            *(first + WORD_BYTES * n for n in range(len(given)))
-        )
-        function, at = code._codelibrary.get_cufunc().handle, ctypes.addressof(pointers)
-        kept = words, pointers, arrays  # as long as it may be launched
+        words = [getattr(x, "value", x) for x in given]
+        function = code._codelibrary.get_cufunc().handle
+        shape = (blocks, 1, 1, threads, 1, 1, shared_bytes)
+        return _Launch(self, function, shape, words, arrays)
 
-        def go() -> None:
-            assert kept
-            self._done(
-                self.driver.cuLaunchKernel(
-                    function, blocks, 1, 1, threads, 1, 1, shared_bytes, self.stream, at, 0
-                )
-            )
-
-        return go
-
-    def _done(self, answer: tuple[Any, ...]) -> None:
+    def done(self, answer: tuple[Any, ...]) -> None:
+        """Raises what a call of the driver's answers, if it is an error."""
         if int(answer[0]):
             raise RuntimeError(answer[0].name)
+
+
+class _Launch:
+    """A kernel with what it is launched with: words, each at an address, of `arrays` that stay."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        function: Any,
+        shape: tuple[int, ...],
+        words: Sequence[int],
+        arrays: Sequence[Any],
+    ) -> None:
+        self.calls, self.function, self.shape, self.arrays = calls, function, shape, arrays
+        self.words = (ctypes.c_int64 * len(words))(*words)
+        first = ctypes.addressof(self.words)
+        each = (first + WORD_BYTES * n for n in range(len(words)))
+        self.pointers = (ctypes.c_void_p * len(words))(*each)
+
+    def __call__(self) -> None:
+        calls, at = self.calls, ctypes.addressof(self.pointers)
+        launch = calls.driver.cuLaunchKernel
+        calls.done(launch(self.function, *self.shape, calls.stream, at, 0))

@@ -5,7 +5,9 @@ its device is the stand-in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import memmove
+from ctypes import c_int64, c_void_p, memmove
+from enum import IntEnum
+from gc import collect
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,6 +92,12 @@ class Cuda(SimpleNamespace):
         return array.copy().view(Array)
 
 
+class Failed(IntEnum):
+    """What CUDA's driver answers."""
+
+    CUDA_ERROR_LAUNCH_FAILED = 719
+
+
 class OnStandIn(Gpu):
     """Its kernels run in Python."""
 
@@ -122,6 +130,34 @@ def test_a_gpu_makes_what_the_cpu_makes() -> None:
     agree(run.run(inputs), want)
     assert cuda.pinned == before  # constants lie there already, and inputs have their places
     assert run.wall().kind == "measured" and run.wall().device == "a device"
+
+
+def test_a_launch_keeps_what_its_kernel_is_given() -> None:
+    """Words at addresses that stay, in the order of the kernel's parameters, for each launch."""
+    seen: list[tuple[int, ...]] = []
+
+    def launched(*given: Any) -> tuple[int]:
+        function, *shape, stream, at, extra = given
+        assert (function, shape, stream, extra) == ("code", [3, 1, 1, 64, 1, 1, 512], 7, 0)
+        words = (c_void_p * 3).from_address(at)
+        seen.append(tuple(c_int64.from_address(w).value for w in words if w))
+        return (0,)
+
+    calls = Calls.__new__(Calls)
+    calls.driver, calls.stream = SimpleNamespace(cuLaunchKernel=launched), 7
+    code = SimpleNamespace(
+        argument_types=("a", "b"),
+        _prepare_args=lambda type_, array, stream, kept, given: given.extend(array),
+        _codelibrary=SimpleNamespace(get_cufunc=lambda: SimpleNamespace(handle="code")),
+    )
+    go = calls.launch(code, 3, 64, 512, [[1 << 45, c_int64(-2)], [5]])
+    for _ in range(2):
+        collect()
+        go()
+    assert seen == [(1 << 45, -2, 5)] * 2
+    calls.driver = SimpleNamespace(cuLaunchKernel=lambda *_: (Failed.CUDA_ERROR_LAUNCH_FAILED,))
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_LAUNCH_FAILED"):
+        go()
 
 
 def test_what_lies_on_the_device_never_comes_to_python() -> None:
