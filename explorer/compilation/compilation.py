@@ -220,7 +220,8 @@ class Compilation:
     def device_program(self, sizes: Sizes | None = None, units: int = 0) -> DeviceProgram:
         """On a GPU with a compute capability, the whole program as one persistent kernel: its
         source, what the assembler predicts of it, and its runs, in the stand-in for a GPU too.
-        `units`: of so many blocks that are resident together; 0: of as many as the wall has.
+        `units`: of so many blocks that are resident together; 0: of as many as the wall has. All
+        meet before an operator that would wait for more than `rammer.meet` of them, or 8.
 
         Raises BadOption where a kernel has no thread blocks, or Python decides how it goes on, and
         CheckFailed where blocks would wait for ever.

@@ -113,8 +113,9 @@ class _Blocks:
         return tuple(found)
 
     def _wider(self, block: Block) -> Iterator[Block]:
-        """The block and, where it reduces what lies in memory beside each other, one that has a
-        warp for each result, or as many threads as there may be: neighbours read neighbours.
+        """The block and, of a reduction that is no contraction, one with a warp for each result, or
+        with as many threads as there may be: where what is reduced lies in memory beside each
+        other, neighbours read neighbours.
         """
         yield block
         if not self.c.reduce or contraction(self.c) is not None:

@@ -208,14 +208,14 @@ def _peers(c: explorer.Compilation, inputs: dict[str, np.ndarray]) -> Iterator[t
 def _beside(on: OnGpu, wall: Any) -> str:
     """The measured wall beside the planned one of as many units."""
     recorded, planned = dict[str, float](), dict[str, float]()
-    program = next(iter(on.c.device_program(units=wall.units).plan.schedules.values()))
-    for found, bricks in ((recorded, wall.bricks), (planned, program.wall.bricks)):
+    plan = on.c.device_program(units=wall.units).plan.wall
+    for found, bricks in ((recorded, wall.bricks), (planned, plan.bricks)):
         for b in bricks:
             found[b.call] = found.get(b.call, 0.0) + b.end_us - b.start_us
     names = [n for n in recorded if n in planned]
     first, second = (np.argsort(np.argsort([x[n] for n in names])) for x in (recorded, planned))
     agree = float(np.corrcoef(first, second)[0, 1]) if len(names) > 2 else float("nan")
-    total = program.wall.total_us
+    total = plan.total_us
     return (
         f"planned {total:,.0f} us, {total / wall.total_us:.2f} of the measured; rank "
         f"correlation of {len(names)} calls {agree:.2f}"

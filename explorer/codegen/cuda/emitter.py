@@ -97,9 +97,7 @@ class Emitter:
     def value(self, scalars: Scalars, expr: TileExpr) -> str:
         """Print the parts of an expression that are not there yet; the text that stands for it."""
         name = scalars.name(expr)
-        for text in scalars.lines:
-            self.line(text)
-        scalars.lines.clear()
+        self._parts(scalars)
         return name
 
     def part(self, scalars: Scalars, expr: TileExpr) -> str:
@@ -108,9 +106,7 @@ class Emitter:
         """
         if isinstance(expr, Do) and expr.op == "mul":
             text = scalars.right(expr)
-            for line in scalars.lines:
-                self.line(line)
-            scalars.lines.clear()
+            self._parts(scalars)
             return f"({text})"
         return self.value(scalars, expr)
 
@@ -120,10 +116,14 @@ class Emitter:
             self.line(f"{register(f)} = {value}")
             return
         at = scalars.offset(f)
+        self._parts(scalars)
+        self.line(f"{f.buffer.name}[{at}] = {value}")
+
+    def _parts(self, scalars: Scalars) -> None:
+        """The parts of an expression that are not there yet."""
         for text in scalars.lines:
             self.line(text)
         scalars.lines.clear()
-        self.line(f"{f.buffer.name}[{at}] = {value}")
 
 
 def _place(counts: Sequence[int], n: int) -> str:

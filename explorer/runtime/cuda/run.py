@@ -36,7 +36,7 @@ class ProgramRun:
         driver.make_room(program.memory_bytes)
         for at, array in program.fixed():
             driver.write(at, array)
-        self._loaded: dict[int, tuple[Tables, Loaded]] = {}
+        self._loaded: dict[int, tuple[LaunchCode, Tables, Loaded]] = {}
         self.traced: list[tuple[LaunchCode, Tables, Loaded]] = []
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -60,10 +60,13 @@ class ProgramRun:
         return found
 
     def _launch(self, code: LaunchCode) -> None:
-        tables, loaded = self._loaded.get(id(code)) or self._load(code)
+        if id(code) not in self._loaded:
+            self._loaded[id(code)] = self._load(code)
+        launch = self._loaded[id(code)]
+        _, tables, loaded = launch
         loaded.run()
         loaded.tell("state")
-        self.traced.append((code, tables, loaded))
+        self.traced.append(launch)
         if tables.fault == HUNG:
             raise DeviceFault(
                 f"{self.program.program.name} hung on {self.driver.name}: a unit waited too long "
@@ -73,12 +76,10 @@ class ProgramRun:
         if tables.fault:
             raise too_deep(*code.recursions[tables.fault - 1])
 
-    def _load(self, code: LaunchCode) -> tuple[Tables, Loaded]:
-        """The tables of a launch, which the device keeps."""
+    def _load(self, code: LaunchCode) -> tuple[LaunchCode, Tables, Loaded]:
+        """A launch with its tables, which the device keeps."""
         tables = self.program.tables(code)
-        loaded = self.driver.load(self.program.printed, tables.units, tables.arrays)
-        self._loaded[id(code)] = tables, loaded
-        return tables, loaded
+        return code, tables, self.driver.load(self.program.printed, tables.units, tables.arrays)
 
     def _library(self, task: LibraryTask) -> None:
         """Python calls a library with copies."""
