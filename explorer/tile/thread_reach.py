@@ -13,7 +13,7 @@ import numpy as np
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.tile_programs.elements import REGISTER, Buffer, Fetch
-from explorer.ir.tile_programs.statements import For, Load, Map, Reduce, Scan, Span, Statement
+from explorer.ir.tile_programs.statements import At, For, Load, Map, Reduce, Scan, Span, Statement
 from explorer.ir.tile_programs.traversal import (
     dealt,
     loads,
@@ -62,6 +62,9 @@ def _in(body: Sequence[Statement], around: tuple[Span, ...]) -> Iterator[Access]
     for s in body:
         match s:
             case For(span, inner, None):
+                yield from _in(inner, (*around, span))
+            case At(span, _, inner):
+                yield from (Access(f.buffer, False, f, around) for f in loads(s))
                 yield from _in(inner, (*around, span))
             case Map() | Reduce() | Load() | Scan():
                 target, within = stored(s), (*around, *spans(s))

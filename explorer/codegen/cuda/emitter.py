@@ -58,6 +58,13 @@ class Emitter:
         self.depth += 1
         self.line(f"{s.axis} = {affine_text(s.base + var(f'{s.axis}_k') * times)}")
 
+    def at(self, s: Span, index: TileExpr) -> None:
+        """What follows is done where an index is in a range, which its axis then has."""
+        self.line(f"{s.axis} = {self.value(self.scalars(), index)}")
+        low, high = ends(s)
+        self.line(f"if {low} <= {s.axis} and {s.axis} < {high}:")
+        self.depth += 1
+
     def dealt(self, loops: Sequence[For]) -> None:
         """What follows is done by each thread for the values of loops that are dealt to it."""
         counts = [x.threads.count for x in loops if x.threads is not None]

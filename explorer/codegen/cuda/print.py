@@ -11,6 +11,7 @@ from explorer.codegen.cuda.unrolled import unrolled_map, unrolled_reduce
 from explorer.errors import BadOption
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import (
+    At,
     For,
     LoopForm,
     Map,
@@ -54,6 +55,10 @@ def statement(e: Emitter, s: Statement) -> None:
                 statement(e, inner)
         case For(span, body):
             e.loop(span)
+            for inner in body:
+                statement(e, inner)
+        case At(span, index, body):
+            e.at(span, index)
             for inner in body:
                 statement(e, inner)
         case Sync("warp"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 
+from explorer.ir.affine import var
 from explorer.ir.kernel import (
     Apply,
     Axis,
@@ -63,8 +64,7 @@ def patched(kernel: Kernel, c: Compute) -> Patch | None:
             pass
         case _:
             return None
-    whole = tuple(a.extent for a in c.axes) == kernel.shape(c.out) == kernel.shape(kept)
-    if kept not in kernel.inputs or index != c.target or not whole:
+    if kept not in kernel.inputs or index != c.target or not _is_whole(kernel, c, kept):
         return None
     free = {a.name: a for a in c.axes}
     parts: list[Part] = []
@@ -85,6 +85,17 @@ def patched(kernel: Kernel, c: Compute) -> Patch | None:
     apart = tuple(a for a in free.values() if a.name in used)
     rows = tuple(a for a in free.values() if a.name not in used)
     return Patch(kept, tuple(parts), update, apart, rows)
+
+
+def _is_whole(kernel: Kernel, c: Compute, kept: str) -> bool:
+    """Whether a compute makes each element of its result where that of another tensor lies; dims of
+    extent 1 may have no axis.
+    """
+    if kernel.shape(c.out) != kernel.shape(kept):
+        return False
+    dims = [(i, n) for i, n in zip(c.target, kernel.shape(c.out), strict=True) if n != 1 or i.terms]
+    own = [(var(a.name), a.extent) for a in c.axes]
+    return dims == own
 
 
 def _bounds(condition: Expr) -> list[tuple[Expr, ...]]:

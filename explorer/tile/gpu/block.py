@@ -4,9 +4,10 @@ block's tile, one after the other, what is made inside in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
@@ -15,12 +16,14 @@ from explorer.ir.by_identity import by_identity_at
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import (
     Apply,
+    Axis,
     Compute,
     Const,
     Expr,
     IndexValue,
     Kernel,
     Read,
+    reads,
     substitute,
 )
 from explorer.ir.kernels.in_place import read_after, reads_apart
@@ -32,11 +35,13 @@ from explorer.ir.patterns.scatter import scatter
 from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.ir.tile_programs.elements import Fetch, TileExpr
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import Map, Reduce, Scan, Span
+from explorer.ir.tile_programs.statements import Map, Reduce, Scan, Span, Statement
 from explorer.ir.tile_programs.traversal import without_unused
 from explorer.tile.lowering.applied import applied
 from explorer.tile.lowering.lower import KINDS, grid_of
+from explorer.tile.lowering.patch import patch_loops
 from explorer.tile.lowering.places import Places
+from explorer.tile.lowering.scatter import scatter_loops
 
 REMEMBERED_TILES = 128  # of all kernels: a bound on memory, chosen
 
@@ -44,27 +49,27 @@ REMEMBERED_TILES = 128  # of all kernels: a bound on memory, chosen
 @dataclass(frozen=True, slots=True)
 class Tile:
     """What a plain program follows from, beside its kernel: sizes by output axis, what is known of
-    symbols, and the memories that all blocks share and that one has.
+    symbols, the memories that all blocks share and that one has, and the lanes of a warp.
     """
 
     sizes: tuple[tuple[str, int], ...]
     env: ShapeEnv
     farthest: str
     nearest: str
+    lanes: int
 
 
 def unserved(kernel: Kernel) -> str:
     """Why a kernel in normal form has no program for thread blocks; empty where it has one."""
     for c in kernel.computes:
-        if scatter(kernel, c) is not None or patch(kernel, c) is not None:
-            return f"{c.out} is written where data say"
         known = (*(a.extent for a in (*c.axes, *c.reduce)), *kernel.shape(c.out))
         if not all(isinstance(n, int) for n in known):
             return f"{c.out} has extents that only a binding knows"
         if any(n == 0 for n in known):
             return f"{c.out} has no elements, or sums none"
     for out, taken in kernel.updates:
-        own = len(kernel.computes) == 1 and not read_after(kernel, out, taken)
+        readers = {c.out for c in kernel.computes for r in reads(c.expr) if r.tensor == taken}
+        own = readers <= {out} and not read_after(kernel, out, taken)  # the thread that writes it
         if not own and not reads_apart(kernel, out, taken):
             return f"{out} is written over {taken}, which other blocks may not have read yet"
     return ""
@@ -80,7 +85,7 @@ def lower_block(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> 
         raise BadOption(f"no thread blocks are made of this kernel: {why}", where=kernel.name)
     along = {r.axis.name for c in kernel.computes if (r := running(kernel, c)) is not None}
     sizes = tuple((axis, n) for axis, n in block.tile if axis not in along)
-    tile = Tile(sizes, env, device.levels[-1].name, device.levels[0].name)
+    tile = Tile(sizes, env, device.levels[-1].name, device.levels[0].name, device.lanes)
     return replace(_lowered(kernel, tile), block=block)
 
 
@@ -96,30 +101,51 @@ def _lowered(kernel: Kernel, tile: Tile) -> TileProgram:
     return without_unused(
         TileProgram(
             grid,
-            _body(places),
+            _body(places, tile.lanes),
             tuple(sorted(places.buffers.values(), key=lambda b: KINDS[b.kind])),
         )
     )
 
 
-def _body(p: Places) -> tuple[Map | Reduce | Scan, ...]:
-    """One statement a compute; an epilogue has the axes of what it follows, by name too."""
+def _body(p: Places, lanes: int) -> tuple[Statement, ...]:
+    """One statement a compute; an epilogue has the axes of what it follows, by name too. What data
+    place is a loop over what is placed, where that has enough elements for a warp.
+    """
     after: dict[int, tuple[int, dict[str, Affine]]] = {}
+    done: set[int] = set()
     for n, c in enumerate(p.kernel.computes):
         e = epilogue_of(p.kernel, c) if c.reduce else None
         if e is not None:
             names = {x.name: var(a.name) for x, a in zip(e.axes, c.axes, strict=True)}
             after[p.kernel.computes.index(e)] = (n, names)
-    body: list[Map | Reduce | Scan] = []
+    body: list[Statement] = []
     for n, c in enumerate(p.kernel.computes):
+        if n in done:
+            continue
         along = running(p.kernel, c)
         if along is not None:
             body.append(_scan(p, n, c, along))
+            continue
+        value = _Guards(p, {a.name: a.extent for a in (*c.axes, *c.reduce)}, {}).of
+        part = patch(p.kernel, c)
+        if part is not None:
+            body.append(patch_loops(p, n, c, part, value))
+            continue
+        to = scatter(p.kernel, c)
+        if to is not None and _points(p, n, (*to.apart, *to.rows)) >= lanes:
+            statements, e = scatter_loops(p, n, c, to, value)
+            body += statements
+            done |= set() if e is None else {p.kernel.computes.index(e)}
             continue
         of, names = after.get(n, (n, {}))
         spans = tuple(p.spans(of, p.kernel.computes[of]).values())
         body.append(_statement(p, n, c, spans, names))
     return tuple(body)
+
+
+def _points(p: Places, n: int, axes: Iterable[Axis]) -> int:
+    """How many of the points of some axes a block has."""
+    return prod(int(p.regions.axes[n][a.name].size) for a in axes)
 
 
 def _statement(

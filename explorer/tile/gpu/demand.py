@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.ir.kernel import Const
+from explorer.ir.affine import var
+from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Reduce, Scan, Statement
+from explorer.ir.tile_programs.statements import At, For, Map, Reduce, Scan, Statement
 from explorer.ir.tile_programs.traversal import affines, dealt, threads_of
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.verify import shared_bytes
@@ -111,11 +112,24 @@ def _parts(body: Iterable[Statement], times: int) -> Iterator[_Dealt]:
             yield from _parts(s.body, times * int(s.span.size))
             continue
         loops, inner = dealt(s)
-        yield from (_Dealt(loops, x, times) for x in _points(inner))
+        yield from (_Dealt(loops, x, n) for x, n in _points(inner, times))
 
 
-def _points(body: Sequence[Statement]) -> Iterator[Map | Reduce | Scan]:
-    return (s for s in body if isinstance(s, Map | Reduce | Scan))
+def _points(body: Sequence[Statement], times: int) -> Iterator[tuple[Map | Reduce | Scan, int]]:
+    """What a thread does of its points, and how often; where data place something, it looks at all
+    and does its even share of them.
+    """
+    for s in body:
+        match s:
+            case Map() | Reduce() | Scan():
+                yield s, times
+            case For(span, inner):
+                yield from _points(inner, times * int(span.size))
+            case At(span, index, inner):
+                for x, n in _points(inner, times):
+                    look = Do("lands", (index, IndexValue(var(span.axis))))
+                    yield Map(x.target, (), look), n
+                    yield x, max(1, n * int(span.size) // int(span.extent))
 
 
 def _count(loop: For) -> int:

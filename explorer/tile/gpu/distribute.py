@@ -9,7 +9,7 @@ for i' < 16, j' < 16 on 16 x 16 threads:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -20,6 +20,7 @@ from explorer.ir.dtypes import computed
 from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import (
+    At,
     For,
     LoopForm,
     Map,
@@ -58,7 +59,7 @@ def over_threads(p: TileProgram, device: Device) -> TileProgram:
         elif isinstance(s, Map | Reduce | Scan):
             made.append(one_by_one(s, threads))
         else:
-            made.append(s)
+            made.append(placed(s, threads))
     body = [x for s in made for x in (s, Sync())][:-1]
     return without_unused(replace(p, body=tuple(body), buffers=(*p.buffers, *rooms)))
 
@@ -70,16 +71,40 @@ def threads_in(block: Block, device: Device) -> int:
 
 def one_by_one(s: Map | Reduce | Scan, threads: int) -> Statement:
     """A statement whose points are dealt out one by one, the last axis to neighbours first."""
+    kept = tuple(x for x in s.spans if x.size == 1)
+    return _dealt(replace(s, spans=kept), [x for x in s.spans if x.size != 1], threads)
+
+
+def placed(s: Statement, threads: int) -> Statement:
+    """What data place, of which each thread has some elements beside each other: it goes along all
+    that is placed, and so each result is combined in one order.
+
+    for r: at i if it is index[r]: y[i, j] = y[i, j] + u[r, j] for j
+    ->
+    for j on threads: for r: at i if it is index[r]: y[i, j] = y[i, j] + u[r, j]
+    """
+    around: list[For | At] = []
+    inner = s
+    while isinstance(inner, For | At):
+        around.append(inner)
+        (inner,) = inner.body
+    assert isinstance(inner, Map)
+    own = inner.target.offset.variables
+    mine = [x.span for x in around if isinstance(x, For) and x.span.axis in own]
+    body: Statement = replace(inner, spans=tuple(x for x in inner.spans if x.size == 1))
+    for x in reversed(around):
+        body = body if isinstance(x, For) and x.span in mine else replace(x, body=(body,))
+    return _dealt(body, [*mine, *(x for x in inner.spans if x.size != 1)], threads)
+
+
+def _dealt(body: Statement, spans: Sequence[Span], threads: int) -> Statement:
+    """Loops over these, dealt out: as many threads as there are go to the last one first."""
     loops: list[tuple[Span, int]] = []
     left = max(1, threads)
-    for span in reversed(s.spans):
-        if span.size == 1:
-            continue
+    for span in reversed(spans):
         count = min(left, int(span.size)) if isinstance(span.size, int) else left
         left //= count
         loops.append((span, count))
-    kept = tuple(x for x in s.spans if x.size == 1)
-    body: Statement = replace(s, spans=kept)
     for span, count in loops:
         body = For(span, (body,), Threads(count))
     return body if loops else For(ONE, (body,), Threads(1))

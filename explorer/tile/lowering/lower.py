@@ -132,10 +132,10 @@ def whole(kernel: Kernel) -> Callable[[int], Statement]:
         c = kernel.computes[n]
         to = scatter(kernel, c)
         if to is not None:
-            return scatter_loops(places, n, c, to, {})[0][-1]
+            return scatter_loops(places, n, c, to, lambda e: places.resolve(e, {}))[0][-1]
         part = patch(kernel, c)
         if part is not None:
-            return patch_loops(places, n, c, part, {})
+            return patch_loops(places, n, c, part, lambda e: places.resolve(e, {}))
         along = running(kernel, c)
         return _loop(places, n, c, {}) if along is None else _scan(places, n, c, along)
 
@@ -155,11 +155,11 @@ def _compute(p: Places, n: int, c: Compute) -> tuple[list[Statement], Compute | 
     halo, body = p.halos(n, c)
     to = scatter(p.kernel, c)
     if to is not None:
-        loops, after = scatter_loops(p, n, c, to, halo)
+        loops, after = scatter_loops(p, n, c, to, lambda e: p.resolve(e, halo))
         return [*_fills(p, n, c.out), *body, *loops], after
     part = patch(p.kernel, c)
     if part is not None:
-        return [*body, patch_loops(p, n, c, part, halo)], None
+        return [*body, patch_loops(p, n, c, part, lambda e: p.resolve(e, halo))], None
     found = tensor_contraction(p.kernel, c)
     if found is not None:
         epilogue = tile_epilogue(p.kernel, c)

@@ -7,25 +7,25 @@ for r < 2: at i if it is p + r: y[i, j] = u[i - p, j] for j
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from explorer.ir.affine import Affine, var
-from explorer.ir.kernel import Compute, IndexValue, Read
+from explorer.ir.kernel import Compute, Expr, IndexValue
 from explorer.ir.patterns.patch import Patch
-from explorer.ir.tile_programs.elements import Do
+from explorer.ir.tile_programs.elements import Do, TileExpr
 from explorer.ir.tile_programs.statements import At, For, Map, Span, Statement
-from explorer.tile.lowering.places import Place, Places
+from explorer.tile.lowering.places import Places
 
 
 def patch_loops(
-    p: Places, n: int, c: Compute, found: Patch, halo: Mapping[Read, Place]
+    p: Places, n: int, c: Compute, found: Patch, value: Callable[[Expr], TileExpr]
 ) -> Statement:
-    """The statement of the compute of number `n`."""
+    """The statement of the compute of number `n`; `value` has expressions on flat buffers."""
     spans = p.spans(n, c)
     rows = tuple(spans[a.name] for a in found.rows)
-    inner: Statement = Map(p.place(c.out).at(c.target), rows, p.resolve(found.update, halo))
+    inner: Statement = Map(p.place(c.out).at(c.target), rows, value(found.update))
     for part in reversed(found.parts):
-        start, span = p.resolve(part.start, halo), spans[part.axis.name]
+        start, span = value(part.start), spans[part.axis.name]
         if part.size == 1:
             inner = At(span, start, (inner,))
             continue

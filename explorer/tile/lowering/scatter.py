@@ -11,35 +11,37 @@ are cut and shared out, each result is combined in one order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from explorer.ir.affine import var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, reads, substitute
 from explorer.ir.kernels.normal import epilogue_of
 from explorer.ir.patterns.scatter import Scatter
-from explorer.ir.tile_programs.elements import Do
+from explorer.ir.tile_programs.elements import Do, TileExpr
 from explorer.ir.tile_programs.statements import At, For, Map, Statement
 from explorer.ops.kernels.scalar import start_value
-from explorer.tile.lowering.places import Place, Places
+from explorer.tile.lowering.places import Places
 
 
 def scatter_loops(
-    p: Places, n: int, c: Compute, found: Scatter, halo: Mapping[Read, Place]
+    p: Places, n: int, c: Compute, found: Scatter, value: Callable[[Expr], TileExpr]
 ) -> tuple[list[Statement], Compute | None]:
-    """The statements of the compute of number `n`, and the next compute where they do that too."""
+    """The statements of the compute of number `n`, and the next compute where they do that too;
+    `value` has expressions on flat buffers.
+    """
     combiner, kernel = c.combiner or "sum", p.kernel
     target, spans = p.place(c.out).at(c.target), p.spans(n, c)
-    begin = p.resolve(start_value(combiner, kernel.dtype(c.out)), {})
+    begin = value(start_value(combiner, kernel.dtype(c.out)))
     after, first = _begins(kernel, c, COMBINERS[combiner].step) or (None, None)
     if after is not None and first is not None:
         names = {e.name: var(a.name) for e, a in zip(after.axes, c.axes, strict=True)}
         target = p.place(after.out).at(tuple(i.substitute(names) for i in after.target))
-        begin = p.resolve(substitute(first, names), {})
-    more = Do(COMBINERS[combiner].step, (target, p.resolve(found.update, halo)))
+        begin = value(substitute(first, names))
+    more = Do(COMBINERS[combiner].step, (target, value(found.update)))
     inner: Statement = Map(target, tuple(spans[a.name] for a in found.rows), more)
     for axis, place in reversed(found.places):
-        inner = At(spans[axis.name], p.resolve(place, halo), (inner,))
+        inner = At(spans[axis.name], value(place), (inner,))
     every = spans | {s.axis: s for s in p.over(c)}
     for axis in reversed(found.points):
         inner = For(every[axis.name], (inner,))

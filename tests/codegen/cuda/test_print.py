@@ -26,7 +26,7 @@ from tests.codegen.cuda.launched import A100, SMALL, code_of, is_right, launched
 from tests.codegen.test_random_kernels import convolutions, linears, others
 from tests.tile.gpu.blocks import case
 
-REFUSED = ("embedding", "largest", "narrow sum bfloat16")
+REFUSED = ("narrow sum bfloat16",)
 SERVED = [c for c in CASES if not c.name.startswith(REFUSED)]
 SHORT = [c for c in SERVED if not c.name.startswith(("conv", "attention batch", "softmax batch"))]
 SHORT += [c for c in SERVED if c.name.startswith(("conv 1x7x7x3", "conv 1x7x8x5"))]
@@ -75,7 +75,7 @@ def test_many_random_kernels_are_right(c: Case) -> None:
 
 @pytest.mark.parametrize("c", [c for c in CASES if c not in SERVED], ids=lambda c: c.name)
 def test_what_is_not_printed_says_why(c: Case) -> None:
-    with pytest.raises(BadOption, match=r"written where data say|no elements of bfloat16"):
+    with pytest.raises(BadOption, match="no elements of bfloat16"):
         code_of(c)
 
 
