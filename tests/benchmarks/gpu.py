@@ -25,9 +25,11 @@ import numpy as np
 
 import explorer
 from explorer.codegen.cuda.build import BlockCode
+from explorer.codegen.cuda.machine_code import machine_code
 from explorer.compilation.on_gpu import OnGpu
 from explorer.errors import BadOption, IronworksError
 from explorer.frontends.zoo import names
+from explorer.runtime.cuda.calls import Calls
 from explorer.runtime.cuda.driver import StandIn
 from explorer.runtime.cuda.gpu import Gpu
 from explorer.tuning.kernel_table.case import Case, written
@@ -68,19 +70,12 @@ def right(models: Sequence[str], sheet: str, device: Callable[[], Any]) -> Itera
         yield f"{model:28} {'right' if worst < 1e-4 else 'WRONG'}, apart by {worst:.1e}"
 
 
-def launcher(code: BlockCode, arrays: Sequence[Any], stream: Any) -> Callable[[], None]:
-    """A launch of a block's code on arrays of the device."""
-    from explorer.runtime.cuda.gpu import allow_shared
-
-    cuda, types = import_module("numba.cuda"), import_module("numba.types")
-    names = dict[str, Any](__name__="thread_block")
-    exec(code.source, names)
-    kernel = cuda.jit(names["kernel"].py_func, launch_bounds=code.threads)
-    made = kernel.compile(tuple(getattr(types, t.dtype)[::1] for t in code.tensors))
-    if code.dynamic_bytes:
-        allow_shared(made, code.dynamic_bytes)
-    configured = kernel[code.grid, code.threads, stream, code.dynamic_bytes]
-    return lambda: configured(*arrays)
+def launcher(code: BlockCode, arrays: Sequence[Any], gpu: Gpu) -> Callable[[], None]:
+    """A launch of a block's code on arrays of the device, in the stream that PyTorch uses."""
+    dtypes = tuple(t.dtype for t in code.tensors)
+    made = machine_code(code.source, "kernel", dtypes, code.threads, gpu.capability)
+    function = gpu.loaded(made, code.dynamic_bytes).handle
+    return Calls(0).launch(function, code.grid, code.threads, code.dynamic_bytes, arrays)
 
 
 def event_us(run: Callable[[], object]) -> float:
@@ -137,7 +132,7 @@ def row_of(case: Case, sheet: str, folder: Path) -> tuple[str, float]:
             for x in operands(c, case.inputs)
         ]
         arrays = [cuda.as_cuda_array(x) for x in tensors]
-        ours = launcher(block.code, arrays, cuda.default_stream())
+        ours = launcher(block.code, arrays, Gpu())
         ours()
         torch.cuda.synchronize()
         apart = difference(out.cpu(), theirs.cpu())

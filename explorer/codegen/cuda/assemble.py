@@ -5,19 +5,14 @@ shared memory, spills. It runs on any machine that has numba-cuda, and measures 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from importlib.util import find_spec
-from threading import Lock
-from types import SimpleNamespace
-from typing import Any
 
 from explorer.codegen.cuda.build import BlockCode
+from explorer.codegen.cuda.machine_code import machine_code
 from explorer.codegen.cuda.occupancy import RESERVED_BYTES, Occupancy, occupancy
-from explorer.codegen.cuda.persistent import TABLES, ProgramSource
+from explorer.codegen.cuda.persistent import ProgramSource
 from explorer.devices.model import Device
 from explorer.errors import BadOption, KernelCompileError
 from explorer.ir.dtypes import DType
@@ -25,7 +20,6 @@ from explorer.ir.dtypes import DType
 LEAST_CAPABILITY = 75  # tenths, that CUDA 13 makes code for: its release notes, 2025-08
 TOLD = 90  # tenths, from which on the assembler counts what CUDA reserves in each block
 EXTRA = "ironworks[cuda]"
-_ONE_AT_A_TIME = Lock()
 USED = re.compile(r"used (\d+) registers.*?, (\d+) stack, (\d+) bytes smem.*?, (\d+) bytes lmem")
 SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
@@ -78,8 +72,9 @@ def assemble_program(code: ProgramSource, device: Device) -> Assembled:
     """The same of a whole device program in one kernel."""
     if why := why_not(device):
         raise BadOption(why, where=device.name, try_="the source can be read without it")
-    dtypes = (*("int64" for _ in TABLES), *code.memories)
-    return _assembled(code.source, "program", dtypes, code.threads, code.shared_bytes, device)
+    return _assembled(
+        code.source, "program", code.arguments, code.threads, code.shared_bytes, device
+    )
 
 
 @lru_cache(maxsize=256)
@@ -91,63 +86,13 @@ def _assembled(
     dynamic_bytes: int,
     device: Device,
 ) -> Assembled:
-    try:
-        ptx = _ptx(source, entry, dtypes, threads, divmod(device.capability, 10))
-        log = _linked(ptx, f"-arch=sm_{device.capability}")
-    except Exception as problem:  # numba's and the linker's are of many kinds
-        first = str(problem).strip().split("\n")[0]
-        raise KernelCompileError(f"a thread block has no PTX: {first}", where="kernel") from problem
-    used = USED.search(log)
+    code = machine_code(source, entry, dtypes, threads, device.capability)
+    used = USED.search(code.log)
     if used is None:
         raise KernelCompileError("the assembler told no registers", where="kernel")
     registers, _, static, _ = map(int, used.groups())
-    spilled = sum(int(n) for found in SPILLED.findall(log) for n in found)
+    spilled = sum(int(n) for found in SPILLED.findall(code.log) for n in found)
     reserved = RESERVED_BYTES if device.capability >= TOLD and static else 0
     shared = static - reserved + dynamic_bytes
     held = occupancy(device, threads, registers, shared)
-    return Assembled(ptx, registers, shared, spilled, held)
-
-
-def _ptx(
-    source: str, entry: str, dtypes: tuple[DType, ...], threads: int, capability: tuple[int, int]
-) -> str:
-    cuda, types = import_module("numba.cuda"), import_module("numba.types")
-    names: dict[str, Any] = {"__name__": "thread_block"}
-    exec(source, names)
-    numbers = (getattr(types, "boolean" if dtype == "bool" else dtype) for dtype in dtypes)
-    signature = tuple(number[::1] for number in numbers)
-    with _as_on(capability):
-        found, _ = cuda.compile_ptx(
-            names[entry].py_func, signature, cc=capability, launch_bounds=threads
-        )
-    return str(found)
-
-
-@contextmanager
-def _as_on(capability: tuple[int, int]) -> Iterator[None]:
-    """Inside, functions that a kernel calls are compiled for a capability, where numba-cuda would
-    ask the device that is there; one thread at a time.
-    """
-    dispatcher: Any = import_module("numba.cuda.dispatcher")
-    with _ONE_AT_A_TIME:
-        before = dispatcher.get_current_device
-        dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
-        try:
-            yield
-        finally:
-            dispatcher.get_current_device = before
-
-
-def _linked(ptx: str, arch: str) -> str:
-    """What the linker tells of the code that it makes of PTX."""
-    linker: Any = import_module("cuda.bindings.nvjitlink")
-    options, data = [arch, "-verbose"], ptx.encode()
-    handle = linker.create(len(options), options)
-    try:
-        linker.add_data(handle, linker.InputType.PTX, data, len(data), "kernel.ptx")
-        linker.complete(handle)
-        log = bytearray(linker.get_info_log_size(handle))
-        linker.get_info_log(handle, log)
-    finally:
-        linker.destroy(handle)
-    return log.decode(errors="replace")
+    return Assembled(code.ptx, registers, shared, spilled, held)

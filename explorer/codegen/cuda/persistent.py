@@ -197,6 +197,11 @@ class ProgramSource:
     shared_bytes: int
     memories: tuple[DType, ...]
 
+    @property
+    def arguments(self) -> tuple[DType, ...]:
+        """The dtypes of the flat arrays that the kernel takes."""
+        return (*("int64" for _ in TABLES), *self.memories)
+
 
 def print_program(
     blocks: Sequence[BlockCode],

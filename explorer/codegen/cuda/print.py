@@ -32,7 +32,8 @@ from numba.cuda import libdevice
 from numba.types import boolean, float16, float32, float64
 from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
 """  # of every kernel, whichever of these it needs
-STATEMENTS_ALONE, STATEMENTS_OF_MANY = 256, 64  # of a trip: bounds on compile time, chosen
+STATEMENTS_ALONE, STATEMENTS_OF_MANY = 256, 16  # of a trip, of which LLVM takes several in a row
+# itself: bounds on Numba's time, which 64 of many take twice of for the same PTX
 HEAD = (
     IMPORTS
     + """
@@ -99,6 +100,8 @@ def block_lines(p: TileProgram, threads: int, asked: bool = False) -> list[str]:
     """
     e = Emitter(threads, STATEMENTS_OF_MANY if asked else STATEMENTS_ALONE)
     e.line("_thread = int64(uint32(cuda.threadIdx.x))  # no sign: quotients are cheap")
+    if asked:
+        e.line("_block = int64(uint32(_block))")
     e.tasks(p.grid)
     shared(e, p, asked)
     for s in statements(p.body):

@@ -40,14 +40,10 @@ class Calls:
         self.done(self.driver.cuStreamSynchronize(self.stream))
 
     def launch(
-        self, code: Any, blocks: int, threads: int, shared_bytes: int, arrays: Sequence[Any]
+        self, function: Any, blocks: int, threads: int, shared_bytes: int, arrays: Sequence[Any]
     ) -> Callable[[], None]:
-        """What launches compiled code of numba-cuda on arrays of the device, each time."""
-        given: list[Any] = []
-        for type_, array in zip(code.argument_types, arrays, strict=True):
-            code._prepare_args(type_, array, 0, [], given)
-        words = [getattr(x, "value", x) for x in given]
-        function = code._codelibrary.get_cufunc().handle
+        """What launches a kernel of Numba's on flat arrays of the device, each time."""
+        words = [word for array in arrays for word in _words(array)]
         shape = (blocks, 1, 1, threads, 1, 1, shared_bytes)
         return _Launch(self, function, shape, words, arrays)
 
@@ -55,6 +51,19 @@ class Calls:
         """Raises what a call of the driver's answers, if it is an error."""
         if int(answer[0]):
             raise RuntimeError(answer[0].name)
+
+
+def address(array: Any) -> int:
+    """Where an array of the device begins."""
+    return int(array.device_ctypes_pointer.value)
+
+
+def _words(array: Any) -> tuple[int, ...]:
+    """What a kernel of Numba's takes of a flat array, as numba-cuda's dispatcher gives it: nobody
+    who owns it and no parent, elements, bytes of one, where it begins, extent, stride in bytes.
+    """
+    count, each = int(array.size), int(array.dtype.itemsize)
+    return (0, 0, count, each, address(array), count, each)
 
 
 class _Launch:

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from explorer.codegen.cuda.assemble import EXTRA, LEAST_CAPABILITY
+from explorer.codegen.cuda.machine_code import MachineCode, machine_code
 from explorer.codegen.cuda.persistent import MOVING, TABLES, ProgramSource
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import DeviceFault
-from explorer.runtime.cuda.calls import Calls
+from explorer.runtime.cuda.calls import Calls, address
 from explorer.runtime.cuda.driver import Loaded
 
 CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
@@ -30,15 +31,6 @@ CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that
     ("LAUNCH_FAILED", "ended a kernel that faulted"),
 )
 LOST = ("LAUNCH_TIMEOUT", "ILLEGAL_ADDRESS", "LAUNCH_FAILED")  # after which a context does nothing
-
-
-def allow_shared(code: Any, shared_bytes: int) -> None:
-    """Let a kernel ask for more shared memory than every block may have."""
-    driver: Any = import_module("numba.cuda.cudadrv.driver")
-    binding: Any = import_module("cuda.bindings.driver")
-    asked = binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    function = code._codelibrary.get_cufunc()
-    driver.driver.cuKernelSetAttribute(asked, shared_bytes, function.handle, function.device.id)
 
 
 class Gpu:
@@ -60,7 +52,8 @@ class Gpu:
         device = self.cuda.get_current_device()
         self.name = str(getattr(device.name, "decode", lambda: device.name)())
         major, minor = device.compute_capability
-        if 10 * major + minor < LEAST_CAPABILITY:
+        self.capability, self.units = 10 * major + minor, int(device.MULTIPROCESSOR_COUNT)
+        if self.capability < LEAST_CAPABILITY:
             raise DeviceFault(
                 f"{self.name} has compute capability {major}.{minor}, and CUDA 13 makes code from "
                 f"{LEAST_CAPABILITY / 10} on",
@@ -71,16 +64,16 @@ class Gpu:
         self.memory: Any = None
         self.begin = 0
         self.lost = False
-        self._kernels: dict[str, Any] = {}
+        self._functions: dict[str, Any] = {}
         self._pinned: dict[tuple[int, int], Any] = {}
 
     def resident(self, source: ProgramSource) -> int:
         """As the driver says of the code that it has."""
         self._renew()
         with self.told():
-            kernel = self._kernel(source)
-            (code,) = kernel.overloads.values()
-            return int(code.max_cooperative_grid_blocks(source.threads, source.shared_bytes))
+            context, function = self.cuda.current_context(), self._function(source)
+            asked = (function, source.threads, source.shared_bytes)
+            return int(context.get_active_blocks_per_multiprocessor(*asked)) * self.units
 
     def make_room(self, count: int) -> None:
         """In the place of what there was; in a new context, where the old one is lost."""
@@ -97,7 +90,7 @@ class Gpu:
         """A new context, where the old one is lost."""
         if self.lost:
             self.cuda.close()
-            self._kernels.clear()
+            self._functions.clear()
             self.lost = False
 
     def on(self, stream: Any) -> Calls:
@@ -150,23 +143,29 @@ class Gpu:
 
     def start(self, source: ProgramSource, units: int, arrays: Sequence[Any]) -> Callable[[], None]:
         """What launches its kernel on arrays of the device, each time."""
-        (code,) = self._kernel(source).overloads.values()
-        return self.calls.launch(code, units, source.threads, source.shared_bytes, arrays)
+        function = self._function(source).handle
+        return self.calls.launch(function, units, source.threads, source.shared_bytes, arrays)
 
-    def _kernel(self, source: ProgramSource) -> Any:
-        """The kernel of a source, compiled once for its arrays."""
-        if source.source not in self._kernels:
-            types, names = import_module("numba.types"), dict[str, Any](__name__="device_program")
-            exec(source.source, names)
-            bounds = source.threads  # without it, code may need more registers than a block has
-            kernel = self.cuda.jit(names["program"].py_func, launch_bounds=bounds)
-            words = [types.int64[::1] for _ in TABLES]
-            numbers = ("boolean" if d == "bool" else d for d in source.memories)
-            code = kernel.compile((*words, *(getattr(types, n)[::1] for n in numbers)))
-            if source.shared_bytes > STATIC_BYTES:
-                allow_shared(code, source.shared_bytes)
-            self._kernels[source.source] = kernel
-        return self._kernels[source.source]
+    def _function(self, source: ProgramSource) -> Any:
+        """The kernel of a source in this context; its code is compiled once on this machine."""
+        if source.source not in self._functions:
+            threads, wanted = source.threads, source.shared_bytes
+            asked = (source.source, "program", source.arguments, threads, self.capability)
+            self._functions[source.source] = self.loaded(machine_code(*asked), wanted)
+        return self._functions[source.source]
+
+    def loaded(self, code: MachineCode, shared_bytes: int) -> Any:
+        """Code as a function of this context, which may ask for so much shared memory."""
+        made = import_module("cuda.core").ObjectCode.from_cubin(code.cubin)
+        function = self.cuda.current_context().create_module_image(made).get_function(code.entry)
+        if shared_bytes > STATIC_BYTES:  # more than every block may have
+            driver: Any = import_module("numba.cuda.cudadrv.driver")
+            binding: Any = import_module("cuda.bindings.driver")
+            asked = binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            driver.driver.cuKernelSetAttribute(
+                asked, shared_bytes, function.handle, function.device.id
+            )
+        return function
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -219,8 +218,3 @@ class _OnGpu:
             for name in names:
                 self.gpu.calls.down(self.arrays[name], address(self.tables[name]))
             self.gpu.calls.wait()
-
-
-def address(array: Any) -> int:
-    """Where an array of the device begins."""
-    return int(array.device_ctypes_pointer.value)

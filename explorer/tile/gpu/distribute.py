@@ -88,7 +88,8 @@ def placed(s: Statement, threads: int) -> Statement:
     while isinstance(inner, For | At):
         around.append(inner)
         (inner,) = inner.body
-    assert isinstance(inner, Map)
+    if not isinstance(inner, Map):
+        return s
     own = inner.target.offset.variables
     mine = [x.span for x in around if isinstance(x, For) and x.span.axis in own]
     body: Statement = replace(inner, spans=tuple(x for x in inner.spans if x.size == 1))

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from explorer.codegen.cuda import assemble as assembler
+from explorer.codegen.cuda import machine_code as machine
 from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, why_not
+from explorer.codegen.cuda.machine_code import machine_code
 from explorer.codegen.cuda.occupancy import occupancy
 from explorer.devices.catalogue import device
-from explorer.errors import BadOption
+from explorer.errors import BadOption, KernelCompileError
 from tests.codegen.cases import Case, linear
 from tests.codegen.cuda.launched import A100, code_of
 from tests.tile.gpu.blocks import case
@@ -41,6 +44,48 @@ def test_a_product_keeps_its_sums_in_registers() -> None:
     sums = {*re.findall(r"\bt\d+_sums_\d+", code.source)}
     assert found.registers >= len(sums) > 8 and found.spilled_bytes == 0
     assert "fma.rn.f32" in found.ptx and ".local" not in found.ptx
+
+
+@needs_numba_cuda
+def test_a_kernel_takes_seven_words_an_array() -> None:
+    """As they are launched with, by addresses."""
+    code = code_of(linear(5, 7, 9, "relu", {}), A100)
+    dtypes = tuple(t.dtype for t in code.tensors)
+    made = machine_code(code.source, "kernel", dtypes, code.threads, 80)
+    assert made.entry in made.ptx and made.entry.encode() in made.cubin
+    assert made.cubin[:4] == b"\x7fELF"
+    head = made.ptx[made.ptx.index(".entry") :]
+    assert head[: head.index(")")].count(".param") == 7 * len(dtypes)
+
+
+@needs_numba_cuda
+def test_code_is_compiled_once_on_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next process finds it; what lies there damaged, or was another tool's, is not taken."""
+    monkeypatch.setenv("IRONWORKS_CACHE", str(tmp_path))
+    code = code_of(linear(4, 6, 10, "relu", {}), A100)
+    dtypes = tuple(t.dtype for t in code.tensors)
+    asked = (code.source, "kernel", dtypes, code.threads, 80)
+    made = machine_code(*asked)
+
+    def refused(*given: object) -> str:
+        raise AssertionError("compiled again")
+
+    with monkeypatch.context() as m:
+        machine._kept.cache_clear()
+        m.setattr(machine, "_ptx", refused)
+        assert machine_code(*asked) == made
+        machine._kept.cache_clear()
+        m.setattr(machine, "_tools", lambda: ("numba 0",))
+        with pytest.raises(KernelCompileError, match="compiled again"):
+            machine_code(*asked)
+    for entry in tmp_path.rglob("*"):
+        if entry.is_file():
+            entry.write_bytes(entry.read_bytes()[:-9] + b"damaged!!")
+    machine._kept.cache_clear()
+    assert machine_code(*asked).cubin[:4] == made.cubin[:4] and made.entry in made.ptx
+    assert machine._unpacked(b"short") is None and machine._unpacked(bytes(30)) is None
 
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

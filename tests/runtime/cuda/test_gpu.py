@@ -65,10 +65,12 @@ class Cuda(SimpleNamespace):
         return self.there
 
     def get_current_device(self) -> Any:
-        return SimpleNamespace(name=b"a device", compute_capability=self.capability)
+        return SimpleNamespace(
+            name=b"a device", compute_capability=self.capability, MULTIPROCESSOR_COUNT=1
+        )
 
-    def current_context(self) -> None:
-        pass
+    def current_context(self) -> Any:
+        return SimpleNamespace(get_active_blocks_per_multiprocessor=lambda *_: self.places)
 
     def as_cuda_array(self, array: Any) -> Any:
         return array.held
@@ -101,9 +103,8 @@ class Failed(IntEnum):
 class OnStandIn(Gpu):
     """Its kernels run in Python."""
 
-    def _kernel(self, source: ProgramSource) -> Any:
-        places = SimpleNamespace(max_cooperative_grid_blocks=lambda *_: self.cuda.places)
-        return SimpleNamespace(overloads={0: places})
+    def _function(self, source: ProgramSource) -> Any:
+        return source.source
 
     def on(self, stream: Any) -> Calls:
         assert stream.number == 1
@@ -139,22 +140,19 @@ def test_a_launch_keeps_what_its_kernel_is_given() -> None:
     def launched(*given: Any) -> tuple[int]:
         function, *shape, stream, at, extra = given
         assert (function, shape, stream, extra) == ("code", [3, 1, 1, 64, 1, 1, 512], 7, 0)
-        words = (c_void_p * 3).from_address(at)
+        words = (c_void_p * 14).from_address(at)
         seen.append(tuple(c_int64.from_address(w).value for w in words if w))
         return (0,)
 
     calls = Calls.__new__(Calls)
     calls.driver, calls.stream = SimpleNamespace(cuLaunchKernel=launched), 7
-    code = SimpleNamespace(
-        argument_types=("a", "b"),
-        _prepare_args=lambda type_, array, stream, kept, given: given.extend(array),
-        _codelibrary=SimpleNamespace(get_cufunc=lambda: SimpleNamespace(handle="code")),
-    )
-    go = calls.launch(code, 3, 64, 512, [[1 << 45, c_int64(-2)], [5]])
+    x, y = (np.zeros(n, dtype).view(Array) for n, dtype in ((5, np.float32), (9, np.int64)))
+    go = calls.launch("code", 3, 64, 512, [x, y])
     for _ in range(2):
         collect()
         go()
-    assert seen == [(1 << 45, -2, 5)] * 2
+    flat = (0, 0, 5, 4, x.ctypes.data, 5, 4, 0, 0, 9, 8, y.ctypes.data, 9, 8)
+    assert seen == [flat] * 2
     calls.driver = SimpleNamespace(cuLaunchKernel=lambda *_: (Failed.CUDA_ERROR_LAUNCH_FAILED,))
     with pytest.raises(RuntimeError, match="CUDA_ERROR_LAUNCH_FAILED"):
         go()
