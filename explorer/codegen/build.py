@@ -18,6 +18,7 @@ from explorer.codegen.cpu.object.object_code import (
     loaded,
 )
 from explorer.codegen.cpu.print import emit
+from explorer.codegen.listing import Listings
 from explorer.devices.model import Device
 from explorer.devices.target import Target
 from explorer.errors import Cancelled
@@ -91,16 +92,11 @@ class KernelCode:
         return self.tile_program.tasks(sizes)
 
     @cached_property
-    def _text(self) -> tuple[str, str]:
+    def listings(self) -> Listings:
+        """The optimised LLVM IR and the assembly, line by line of the source; made when they are
+        first asked for.
+        """
         return disassemble(self.machine, self.source, self.target)
-
-    def llvm(self) -> str:
-        """The optimised LLVM IR."""
-        return self._text[0]
-
-    def assembly(self) -> str:
-        """The machine code in assembly language."""
-        return self._text[1]
 
 
 def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> KernelCode:

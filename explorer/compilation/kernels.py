@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.codegen.build import KernelCode
+from explorer.codegen.listing import Listings
 from explorer.ir.decisions.tiling import Tiling
 
 
@@ -23,11 +24,16 @@ class CompiledKernel:
         return self.code.source
 
     @property
+    def listings(self) -> Listings:
+        """LLVM IR and assembly, each line with the line of the source that it comes from."""
+        return self.code.listings
+
+    @property
     def llvm(self) -> str:
         """The optimised LLVM IR."""
-        return self.code.llvm()
+        return self.listings.llvm.text
 
     @property
     def assembly(self) -> str:
         """The machine code in assembly language."""
-        return self.code.assembly()
+        return self.listings.assembly.text

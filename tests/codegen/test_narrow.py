@@ -147,7 +147,7 @@ def test_loops_over_narrow_elements_use_vectors(dtype: str) -> None:
     else:
         expr = Apply("add", (x, Const(1, dtype)))
     kernel = pointwise(expr, dtype, x=(dtype, 4096))
-    text = build_kernel(kernel, Tiling(), ShapeEnv(), HERE).assembly()
+    text = build_kernel(kernel, Tiling(), ShapeEnv(), HERE).listings.assembly.text
     features = llvm.get_host_cpu_features()
     if features.get("avx512fp16") and dtype == "float16":
         # a product that is rounded once is the same in float16, where the processor has that

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.codegen.listing import Listing, Listings
 from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.affine import affine, var
 from explorer.ir.calls import KernelCall, OpCall, Var, View
@@ -286,13 +287,11 @@ class Kernel_:
     origins: frozenset[str]
 
     @property
-    def llvm(self) -> str:
-        return f"define void @{self.name}() {{\n  ret void\n}}\n"
-
-    @property
-    def assembly(self) -> str:
+    def listings(self) -> Listings:
+        llvm = f"define void @{self.name}() {{\n  ret void\n}}\n"
         twice = "\tvfmadd231ps %zmm0, %zmm1, %zmm2\n" * 2
-        return f"{self.name}:\n{twice}\tretq\n"
+        assembly = Listing(f"{self.name}:\n{twice}\tretq\n", (0, 3, 3, 0))
+        return Listings(Listing(llvm, (1, 0, 0)), assembly, "Made by hand.")
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ function coloured(text, language) {
   return parts;
 }
 
-/** A scrolling list of lines: {number, mark, text, family, ops}. `lit(line)` says whether a line is of the selection. */
-export function codeView({ label, lit, pick, hover }) {
+/** A scrolling list of lines: {number, mark, text, family, ops}. `lit(line)` says whether a line is of the selection, `at(line)` whether it was itself selected; `step(by)` goes to a line near it. */
+export function codeView({ label, lit, pick, hover, at = () => false, step = null }) {
   const rows = h("div", { class: "rows" }), mini = h("div", { class: "mini", "aria-hidden": "true" });
   const box = h("div", { class: "code", role: "group", tabindex: "0", "aria-label": label }, rows);
   let lines = [], language = "program", wide = 0;
@@ -39,9 +39,9 @@ export function codeView({ label, lit, pick, hover }) {
     if (window_) { window_.style.top = `${box.scrollTop / all * 100}%`; window_.style.height = `${Math.min(1, box.clientHeight / all) * 100}%`; }
   };
   const row = (line, i) => {
-    const kind = { "+": " add", "-": " del" }[line.mark] ?? "", on = lit(line) ? " lit" : "";
+    const kind = { "+": " add", "-": " del" }[line.mark] ?? "", on = lit(line) ? " lit" : "", own = at(line);
     return h("div", {
-      class: `ln${kind}${on}`, style: `top:${i * HIGH}px`, "data-line": i, onclick: () => line.ops.length && pick(line.ops),
+      class: `ln${kind}${on}${own ? " at" : ""}`, style: `top:${i * HIGH}px`, "data-line": i, "aria-current": own ? "true" : null, onclick: () => (line.ops.length || step) && pick(line.ops, line),
       onpointerenter: () => hover(line.ops), onpointerleave: () => hover([]),
     }, h("span", { class: "no" }, String(line.number)), h("span", { class: "df" }, { "-": "−" }[line.mark] ?? line.mark),
       h("span", { class: "or", style: line.family ? `background:var(--f-${line.family.replace(/ /g, "-")})` : "" }),
@@ -59,6 +59,12 @@ export function codeView({ label, lit, pick, hover }) {
     return found;
   };
   box.addEventListener("scroll", draw, { passive: true });
+  box.addEventListener("keydown", event => {
+    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!by || !step || event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault(); event.stopPropagation();
+    step(by);
+  });
   return {
     box, mini,
     /** Show other lines; the place is kept where `keep` says so. */
@@ -72,8 +78,8 @@ export function codeView({ label, lit, pick, hover }) {
     },
     /** Mark the selection's lines, and scroll to the first one if none is in view. */
     light() {
-      const found = marks(), top = box.scrollTop / HIGH, bottom = top + box.clientHeight / HIGH;
-      if (found.length && !found.some(([a, b]) => b > top && a < bottom - 1)) box.scrollTop = Math.max(0, (found[0][0] - 3) * HIGH);
+      const found = marks(), own = lines.findIndex(at), wanted = own >= 0 ? [[own, own + 1]] : found, top = box.scrollTop / HIGH, bottom = top + box.clientHeight / HIGH;
+      if (wanted.length && !wanted.some(([a, b]) => b > top + (own >= 0) && a < bottom - 1)) box.scrollTop = Math.max(0, (wanted[0][0] - 3) * HIGH);
       draw();
       return found.reduce((sum, [a, b]) => sum + b - a, 0);
     },

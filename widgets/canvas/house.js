@@ -7,6 +7,8 @@ import { kernelHost, fileHost, lastOnly } from "./host.js";
 import { stateInAddress, stateIn, linkTo, taken, leaveBehind, leftBehind, forget } from "./link.js";
 import { palette } from "./paint.js";
 import { codeView } from "./code.js";
+import { linkedLines } from "./linked.js";
+import { kernelPane, kernelColumns } from "./kernel.js";
 import { graphView } from "./graph.js";
 import { wallView } from "./wall.js";
 import { knobsView } from "./knobs.js";
@@ -14,7 +16,6 @@ import { inspectorView } from "./inspector.js";
 import { roomsView } from "./rooms.js";
 import { renderPicture, renderRoom } from "./room.js";
 
-const LANGUAGES = [["numba", "Numba"], ["llvm", "LLVM"], ["assembly", "Asm"]];
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
 
 /** Put a house into `el` over a host; returns what a driver of the page may use. */
@@ -55,13 +56,15 @@ export function mount(el, host) {
   const graph = graphView(ctx), wall = wallView(ctx), knobs = knobsView(ctx), inspector = inspectorView(ctx);
   const inLit = line => state.op >= 0 && line.ops.includes(state.op);
   const program = codeView({ label: "Program text", lit: inLit, pick: ctx.pick, hover: ctx.hover });
-  const source = codeView({ label: "Generated source", lit: inLit, pick: ctx.pick, hover: ctx.hover });
+  const linked = linkedLines(host, () => { if (linked.chosen) say(linked.words()); source.light(); columns.light(); status(); });
+  const code = { ...ctx, linked, selectedOp: () => state.op, familyOf: ops => operators()[headOf(ops)][3], callOf: () => operators()[state.op]?.[4][0] ?? -1, why: () => state.op < 0 ? "choose an operator to see its kernel" : `no kernel: ${operators()[state.op][5]}`, narrow: key => narrow(key), remember: () => remember(), counted: lines => { counted.source = lines; status(); } };
+  const source = kernelPane(code), columns = kernelColumns(code);
   const bar = h("header", { class: "bar" }), gone = h("div", { class: "gone", role: "status", hidden: true }), strip = roving(h("nav", { class: "strip", "aria-label": "Stages" }));
   const line = h("div", { class: "thread", "aria-label": "Where the selected operator went" }), live = h("span", { "aria-live": "polite" });
-  const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: h("div", { class: "ph" }) };
+  const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: source.head };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
-  const rooms = roomsView({ host, pictures: known, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
+  const rooms = roomsView({ host, code: columns, pictures: known, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
     pane("g", "Dataflow graph", graph.box), pane("w", "Picture", wall.box, legend), pane("p", "Program text", program.box, program.mini),
@@ -100,7 +103,7 @@ export function mount(el, host) {
   }
   function light() {
     graph.light(); wall.draw();
-    counted.program = program.light(); counted.source = source.light();
+    counted.program = program.light(); counted.source = source.light(); columns.light();
     picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(word(operators()[state.op][0]))));
     rooms.light(); times(); status();
   }
@@ -132,7 +135,7 @@ export function mount(el, host) {
   const step = by => { const cells = host.get("stages") ?? [], i = cells.findIndex(c => c.stage === state.stage); stage(cells[clamp(i + by, 0, cells.length - 1)].stage); };
 
   // Program and kernel
-  let reads = { text: 0, kernel: 0, picture: 0 };
+  let reads = { text: 0, picture: 0 };
   const rows = list => list.map(([mark, number, text, family, ops]) => ({ mark, number, text, family: family && ops.length && family !== "layout" ? operators()[headOf(ops)][3] : family, ops }));
   async function text() {
     const cell = (host.get("stages") ?? []).find(c => c.stage === state.stage), number = ++reads.text;
@@ -156,22 +159,7 @@ export function mount(el, host) {
     const near = new Set(lines.flatMap((l, i) => l.mark === " " ? [] : [-3, -2, -1, 0, 1, 2, 3].map(d => i + d)));
     return near.size ? lines.filter((_, i) => near.has(i)) : [{ mark: " ", number: 0, text: "# no line of the program changed: what this step decided is in the pictures of its stage", family: "", ops: [] }];
   }
-  const kernel = lastOnly(async () => {
-    const number = ++reads.kernel, call = operators()[state.op]?.[4][0] ?? -1;
-    const pick = language => { state.language = language; remember(); kernel(); };
-    const head = (name, more = "") => put(heads.s, h("h2", {}, "Kernel"), narrow("s"), h("span", { class: "s cut", style: "font-size:11px", title: more || null }, name), h("span", { class: "sp" }), tabs(LANGUAGES, state.language, pick, "Language"));
-    const note = words => { source.show([{ mark: " ", number: 0, text: words, family: "", ops: [] }], "program"); counted.source = 0; status(); };
-    if (call < 0) { head(""); note(state.op < 0 ? "# choose an operator to see its kernel" : `# no kernel: ${operators()[state.op][5]}`); return; }
-    head(ctx.callLabel(call), ctx.callNames(call));
-    const waiting = setTimeout(() => { if (number === reads.kernel) note("# reading…"); }, 200);
-    try {
-      const { data } = await host.ask("kernel", { call, language: state.language });
-      if (number !== reads.kernel) return;
-      source.show(data.lines.map((words, i) => ({ mark: " ", number: i + 1, text: words, family: data.ops ? data.ops[i].length ? operators()[headOf(data.ops[i])][3] : "" : data.family, ops: data.ops ? data.ops[i] : data.all })), state.language);
-      counted.source = source.light(); status();
-    } catch (error) { if (number === reads.kernel) note(`# ${error.sentence ?? error}`); }
-    clearTimeout(waiting);
-  });
+  const kernel = (fresh = false) => { linked.of(code.callOf(), fresh); source.load(); };
 
   const runs = () => host.alive && host.get("verdict")?.runs !== false; // a data sheet, or an early stage, has no code
 
@@ -384,7 +372,7 @@ export function mount(el, host) {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => !picture.hidden ? rooms.zoom(1.25) : wall.zoom(0.6), x: () => !picture.hidden ? rooms.zoom(0.8) : wall.zoom(1 / 0.6), t: flip, d: () => { state.diff = !state.diff; remember(); text(); },
       r: nextRoom, n: nextSymbol, e: enlarge, m: () => picture.hidden && runs() && !wall.measured ? (remeasure(), true) : false,
       ",": () => picture.hidden ? wall.step(-1) : rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : rooms.step(1), "<": () => rooms.end(-1), ">": () => rooms.end(1), w: () => inspector.whyNot(), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet, g: words,
-      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".glossary")) words(); else if (working) stop(); else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
+      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".glossary")) words(); else if (working) stop(); else if (linked.chosen) { spoken = ""; linked.choose("", []); } else if (state.op >= 0 || wall.hand.picked) { wall.hand.pick(null); select(-1); } else wall.whole(); },
       ArrowLeft: () => shift && nudge(-1, 0) || (!picture.hidden && rooms.step(-1) || wall.pan(-0.2)), ArrowRight: () => shift && nudge(1, 0) || (!picture.hidden && rooms.step(1) || wall.pan(0.2)),
       ArrowUp: () => shift && nudge(0, -1) || scroll(-1), ArrowDown: () => shift && nudge(0, 1) || scroll(1),
       Enter: () => { if (event.target.closest(".pg")) { state.graph = state.graph === "operators" ? "kernels" : "operators"; graphHead(); graph.light(); } else return false; },
@@ -404,7 +392,7 @@ export function mount(el, host) {
   let pending = 0;
   function later() { cancelAnimationFrame(pending); pending = requestAnimationFrame(() => { everything(); inspector.load(); }); }
   for (const [part, act] of Object.entries(by)) host.on(part, act);
-  host.on("revision", () => { text(); inspector.load(); kernel(); if (!picture.hidden) picture_(); });
+  host.on("revision", () => { text(); inspector.load(); kernel(true); if (!picture.hidden) picture_(); });
   host.onGone(() => { // where nothing was changed, nothing is lost
     if (host.get("undo")?.[0]) leaveBehind(host.get("bar").name, { ...JSON.parse(host.get("kept")), ...view() });
     top(); knobs.load(); verdict();

@@ -6,7 +6,7 @@ import { tuningView } from "./tuning.js";
 import { weldView } from "./weld.js";
 import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 
-/** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
+/** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
   const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
   let asked = 0, steps = null, shown = null, scale = 1;
@@ -50,10 +50,11 @@ export function roomsView(ctx, picture) {
     below.innerHTML = more ? more.data.svg : "";
     const over = !table && data.figure ? chart : null, under = more?.data.figure ? lower : null, focused = [chart, lower].find(c => c.box.contains(c.box.getRootNode().activeElement));
     if (!table) steps = stepperBar(drawn);
-    const live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null;
-    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, over?.box, table || data.svg ? drawn : null, under?.box, more ? below : null);
+    const code = !table && known[room].live === "code" ? ctx.code : null, live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null;
+    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, code?.box, over?.box, (table || data.svg) && !code ? drawn : null, under?.box, more ? below : null);
     if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
     if (form === tuning.box) tuning.load(ctx.op());
+    code?.load();
     if (form === weld.box) { weld.attach(drawn); await weld.load(); }
     picture.querySelectorAll("[data-rank]").forEach(choosing);
     over?.draw(data.figure, data.said, room);

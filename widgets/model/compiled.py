@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from explorer.codegen.listing import Listings
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.decisions.tiling import Block
@@ -52,9 +53,7 @@ class Kernel(Protocol):
     @property
     def source(self) -> str: ...
     @property
-    def llvm(self) -> str: ...
-    @property
-    def assembly(self) -> str: ...
+    def listings(self) -> Listings: ...
     @property
     def origins(self) -> frozenset[str]: ...
 

@@ -66,7 +66,8 @@ class Picture:
     its operators, the kernel that computes it, or "" for the whole program.
 
     `live` is what a page with a kernel adds: the "wall" that is drawn in the page in its place, the
-    form of a "tile" to try, or that of "levels" to move values to; `clock` is what it can measure.
+    form of a "tile" to try, that of "levels" to move values to, or the "code" of a kernel whose
+    lines are linked; `clock` is what it can measure.
     `below` stands below it. `of_run`: it shows what a run did, so that one is made before it is
     shown `measured`.
     """
@@ -78,7 +79,7 @@ class Picture:
     stage: Stage | None = None
     family: Family | None = None
     about: Literal["", "operator", "kernel"] = ""
-    live: Literal["", "wall", "tile", "levels"] = ""
+    live: Literal["", "wall", "tile", "levels", "code"] = ""
     below: Picture | None = None
     of_run: bool = False
     clock: Clock | None = None

@@ -17,6 +17,8 @@ MODULES = (
     "link",
     "paint",
     "code",
+    "linked",
+    "kernel",
     "graph",
     "wall_data",
     "wall_draw",

@@ -30,13 +30,19 @@ class SourceRows:
     language: str
     lines: tuple[str, ...]
     ops: tuple[str, ...]
+    sources: tuple[int, ...] = ()  # the line of the source of each, 0 for none; empty: not known
 
 
 def data(kernel: Kernel, language: str = "numba") -> SourceRows:
     """The lines; LLVM IR and assembly are made on demand."""
-    text = {"numba": "source", "llvm": "llvm", "assembly": "assembly"}[language]
-    lines = tuple(str(getattr(kernel, text)).rstrip("\n").split("\n"))
-    return SourceRows(kernel.name, language, lines, tuple(sorted(kernel.origins)))
+    ops = tuple(sorted(kernel.origins))
+    if language == "numba":
+        lines = tuple(kernel.source.rstrip("\n").split("\n"))
+        return SourceRows(kernel.name, language, lines, ops, tuple(range(1, len(lines) + 1)))
+    listings = kernel.listings
+    found = listings.llvm if language == "llvm" else listings.assembly
+    lines = tuple(found.text.rstrip("\n").split("\n"))
+    return SourceRows(kernel.name, language, lines, ops, found.lines)
 
 
 def instructions(assembly: SourceRows, most: int = 12) -> tuple[tuple[str, int], ...]:

@@ -33,7 +33,13 @@ from widgets.model.glossary import meanings
 from widgets.model.house import Part, fixed_parts
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
-from widgets.program import dataflow_picture, generated_source, program_diff, stages_picture
+from widgets.program import (
+    dataflow_picture,
+    generated_source,
+    linked_lines,
+    program_diff,
+    stages_picture,
+)
 from widgets.rammer import (
     accept_picture,
     brick_wall_picture,
@@ -99,6 +105,7 @@ PICTURES: tuple[Picture, ...] = (
     peaks_picture.PICTURE,
     sizes_picture.PICTURE,
     generated_source.PICTURE,
+    linked_lines.PICTURE,
     kernel_table_picture.PICTURE,
     backward_picture.PICTURE,
     memory_front.PICTURE,

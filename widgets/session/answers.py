@@ -20,6 +20,7 @@ from widgets.model.picture import Picture, controls
 from widgets.program import program_diff
 from widgets.program.generated_source import LANGUAGES, line_origins
 from widgets.program.generated_source import data as source_data
+from widgets.program.linked_lines import declared
 from widgets.program.program_diff import DiffLine
 from widgets.rooms import gallery, inspection
 from widgets.session.questions import check_question, item, position
@@ -46,7 +47,10 @@ def _rows(s: OnShow, lines: Sequence[DiffLine]) -> list[Any]:
 
 
 def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
-    """The lines of one call's kernel; `ops` are the operators of each line where they are known."""
+    """The lines of one call's kernel: `from` are the lines of its source that they come from, 0 for
+    none, `ops` the operators of each, both where they are known; `together` are lines of the source
+    that belong to each other, and `note` says how far the lines can be trusted.
+    """
     name = item(s.house.calls, call, "call").name
     shown = s.now.compiled
     found = next((k for k in (*shown.kernels, *shown.blocks) if k.name == name), None)
@@ -62,14 +66,19 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
         "lines": rows.lines,
         "all": s.house.positions(rows.ops),
         "family": s.house.calls[call].family,
-        "ops": _line_ops(s, name, found.source) if language == "numba" else None,
+        "from": rows.sources or None,
+        "ops": _line_ops(s, name, found.source, rows.sources) if rows.sources else None,
+        "together": declared(found.source),
+        "note": "" if language == "numba" else found.listings.note,
     }
 
 
-def _line_ops(s: OnShow, call: str, source: str) -> list[list[int]]:
+def _line_ops(s: OnShow, call: str, source: str, lines: Sequence[int]) -> list[list[int]]:
+    """The operators of lines that come from these lines of the source."""
     binding = next(b for b in s.now.compiled.program.kernel_calls if b.name == call)
     origins = line_origins(source, binding.kernel_call.kernel)
-    return [s.house.positions(sorted(ops)) for ops in origins]
+    ops = [[], *(s.house.positions(sorted(ops)) for ops in origins)]
+    return [ops[n] for n in lines]
 
 
 def operator(s: OnShow, op: int) -> Any:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from explorer.codegen.cuda.assemble import Assembled, assemble, why_not
 from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
+from explorer.codegen.listing import Listing, Listings
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed, KernelCompileError
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
+
+NO_LLVM = "; a GPU's kernels have no LLVM IR here: PTX stands in its place, as assembly\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +51,14 @@ class BlockKernel:
             return str(problem)
 
     @property
-    def llvm(self) -> str:
-        """numba-cuda keeps none of what NVVM is given."""
-        return "; a GPU's kernels have no LLVM IR here: PTX stands in its place, as assembly\n"
-
-    @property
-    def assembly(self) -> str:
-        """PTX, with the figures above it."""
+    def listings(self) -> Listings:
+        """PTX, with the figures above it; numba-cuda keeps no LLVM IR of what NVVM is given."""
         try:
             ptx = "" if self.unassembled else self.assembled.ptx
         except KernelCompileError:
             ptx = ""
-        return f"; {self.figures}\n{ptx}"
+        assembly = Listing(f"; {self.figures}\n{ptx}")
+        return Listings(Listing(NO_LLVM), assembly, "The lines of PTX are not known.")
 
 
 def print_blocks(

@@ -51,3 +51,13 @@ def object_of(module: Any, target: Target) -> bytes:
 def assembly_of(module: Any, target: Target) -> str:
     """The same in assembly language."""
     return str(_machine(target).emit_assembly(module))
+
+
+def machine_parts(code: bytes) -> dict[str, bytes]:
+    """What of an object file is run or read when it runs, by its section: instructions and
+    constants.
+    """
+    found = llvm.ObjectFileRef.from_data(code).sections()
+    named = ((section.name() or b"", section) for section in found)
+    texts = ((n.decode() if isinstance(n, bytes) else n, section) for n, section in named)
+    return {n: bytes(s.data()) for n, s in texts if s.is_text() or "rodata" in n or "const" in n}

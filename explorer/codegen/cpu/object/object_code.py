@@ -22,16 +22,30 @@ from numba.core.compiler_lock import global_compiler_lock
 from explorer.cache import get, put
 from explorer.codegen.compiling import compiling_for
 from explorer.codegen.cpu.math.conversions import NotTranslated
-from explorer.codegen.cpu.object.jit_linker import assembly_of, object_of, optimised
+from explorer.codegen.cpu.object.jit_linker import (
+    assembly_of,
+    machine_parts,
+    object_of,
+    optimised,
+)
+from explorer.codegen.cpu.object.marked_text import assembly_listing, llvm_listing
 from explorer.codegen.cpu.object.shelves import Shelf, Shelves
 from explorer.codegen.cpu.object.source_digest import generator_text
 from explorer.codegen.cpu.object.translate import translate
+from explorer.codegen.listing import Listing, Listings
 from explorer.counters import counters
 from explorer.devices.target import Target
 from explorer.errors import KernelCompileError
 from explorer.forking import waits_for
 
 FORMAT = "object-code-3"
+# What a reader is told of the lines of a disassembled kernel.
+EXACT = (
+    "This is the code that runs: a copy with line marks was compiled to the same bytes. What LLVM "
+    "merged from several lines has none; what spills registers has that of the line before."
+)
+BY_NUMBA = "Numba's own front end compiled this kernel, and keeps no lines of it."
+OTHER_CODE = "With line marks LLVM makes other code of this kernel, so its lines are not known."
 _lock = threading.RLock()
 _shelves = Shelves()
 _loaded: WeakValueDictionary[str, MachineCode] = WeakValueDictionary()
@@ -183,12 +197,27 @@ def in_memory() -> tuple[int, int]:
 
 def disassemble(
     code: MachineCode, source: str, target: Target, function: str = "kernel"
-) -> tuple[str, str]:
-    """(LLVM IR, assembly) of a kernel, compiled again for the text."""
+) -> Listings:
+    """LLVM IR and assembly of a kernel, compiled again for the text, with the lines of the source
+    that they come from where the copy that tells them is the same code.
+    """
     try:
         with compiling_for(target):
-            module = optimised(translate(source, function, code.symbol), target)
-        return str(module), assembly_of(module, target)
+            text = translate(source, function, code.symbol, marked=True)
+            listings = Listings(*_listed(text, target), EXACT)
+            again = object_of(optimised(text, target), target)
+            if machine_parts(again) == machine_parts(code.object_bytes):
+                return listings
+            llvm, assembly = _listed(translate(source, function, code.symbol), target)
     except NotTranslated:
         library, _ = _by_numba(code.key, source, function)
-        return str(library.get_llvm_str()), str(library.get_asm_str())
+        llvm, assembly = Listing(library.get_llvm_str()), Listing(library.get_asm_str())
+        return Listings(llvm, assembly, BY_NUMBA)
+    return Listings(Listing(llvm.text), Listing(assembly.text), OTHER_CODE)
+
+
+def _listed(text: str, target: Target) -> tuple[Listing, Listing]:
+    """LLVM IR after its optimisation, which writing assembly would change, and the assembly."""
+    module = optimised(text, target)
+    llvm = llvm_listing(str(module))
+    return llvm, assembly_listing(assembly_of(module, target))

@@ -18,6 +18,7 @@ from numba.core import fastmathpass
 
 from explorer.codegen.cpu.loop_marks import leave_as_it_is, with_wishes
 from explorer.codegen.cpu.math.conversions import NotTranslated, Number
+from explorer.codegen.cpu.object.line_marks import LineMarks
 from explorer.codegen.cpu.object.translate_values import Values
 
 I64 = ir.IntType(64)
@@ -26,9 +27,9 @@ ARGUMENTS = (types.int64, types.int64, types.uint64)
 SHORT = "_r"  # iterates over the rows of one register tile in L1
 
 
-def translate(source: str, function: str, symbol: str) -> str:
+def translate(source: str, function: str, symbol: str, *, marked: bool = False) -> str:
     """The LLVM IR of `void symbol(int64, int64, uint64)`, which does what `function` of the source
-    does.
+    does. `marked`: each instruction names the line of the source that it comes from.
 
     Raises NotTranslated where Numba is needed.
     """
@@ -43,7 +44,7 @@ def translate(source: str, function: str, symbol: str) -> str:
     kind = ir.FunctionType(ir.VoidType(), [I64] * len(ARGUMENTS))
     made = ir.Function(module, kind, symbol)
     made.attributes.add("nounwind")
-    _Statements(made, found, space).write()
+    _Statements(made, found, space, LineMarks(made, found) if marked else None).write()
     for visitor in (fastmathpass.FastFloatBinOpVisitor, fastmathpass.FastFloatCallVisitor):
         visitor(flags).visit_Function(made)
     return with_wishes(str(module))
@@ -64,8 +65,11 @@ def _flags_of(function: ast.FunctionDef) -> list[str]:
 class _Statements:
     """Writes the body of one function."""
 
-    def __init__(self, made: Any, tree: ast.FunctionDef, space: dict[str, Any]) -> None:
+    def __init__(
+        self, made: Any, tree: ast.FunctionDef, space: dict[str, Any], marks: LineMarks | None
+    ) -> None:
         self.tree = tree
+        self.marks = marks
         self.entry = made.append_basic_block("entry")
         self.first = made.append_basic_block("body")
         self.b = ir.IRBuilder(self.first)
@@ -83,8 +87,12 @@ class _Statements:
 
     def block(self, statements: list[ast.stmt]) -> None:
         """Statements in order."""
+        around = self.b.debug_metadata
         for s in statements:
+            if self.marks is not None:
+                self.b.debug_metadata = self.marks.at(s)
             self.statement(s)
+        self.b.debug_metadata = around
 
     def statement(self, s: ast.stmt) -> None:
         """One statement."""

@@ -1,0 +1,110 @@
+"""One line of a kernel is selected: those of the other languages light up and come into view."""
+
+import pytest
+from playwright.sync_api import Page
+
+import explorer
+from tests.browser.driver import Tab
+from widgets.page.report import page
+from widgets.session.session import Session
+
+pytestmark = pytest.mark.browser
+
+SAID = ".status [aria-live]"
+# Whether a lit line of a column lies in what the column shows.
+IN_VIEW = """column => { const box = column.querySelector('.code').getBoundingClientRect();
+ return [...column.querySelectorAll('.ln.lit')].some(n => { const r = n.getBoundingClientRect();
+  return r.top >= box.top - 1 && r.bottom <= box.bottom + 1; }); }"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(explorer.compile("tests/data/tiny_skip.onnx"))
+
+
+def enter(found: Page) -> None:
+    """Every language beside the others, of the first operator that has a kernel."""
+    found.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
+    found.locator(".stage[data-stage=EMITTED]").click()
+    found.locator(".pw .tabs button", has_text="Lines to code").click()
+    found.locator(".linked button", has_text="LLVM").click()
+    found.wait_for_function("document.querySelectorAll('.linked .column .ln').length > 20")
+    found.wait_for_function("document.querySelectorAll('.linked .column').length === 3")
+
+
+def last_line(found: Page) -> None:
+    """The last line of the source is selected: the call that does the work."""
+    lines = found.locator(".linked .column").first.locator(".ln")
+    lines.last.click(position={"x": 20, "y": 8})
+    found.wait_for_selector(".linked .column .ln.at")
+
+
+@pytest.mark.parametrize("house", [(1600, "light"), (1280, "dark"), (900, "light")], indirect=True)
+def test_a_line_lights_its_lines_in_every_language_and_brings_them_into_view(house: Page) -> None:
+    enter(house)
+    last_line(house)
+    columns = house.locator(".linked .column")
+    for n in range(3):
+        assert columns.nth(n).evaluate(IN_VIEW)
+    assert columns.first.locator(".ln.at").count() == 1
+    said = house.inner_text(SAID)
+    assert said.startswith("Source line") and "of LLVM IR" in said and "of assembly" in said
+    number = columns.first.locator(".ln.at .no").inner_text()
+    data = house.evaluate("askPython('kernel', {call: 0, language: 'assembly'})")["data"]
+    mine = {i for i, n in enumerate(data["from"]) if n == int(number)}
+    lit = columns.nth(2).locator(".ln.lit")
+    shown = {int(lit.nth(i).get_attribute("data-line") or -1) for i in range(lit.count())}
+    assert shown and shown <= mine
+
+
+@pytest.mark.parametrize("house", [(1440, "light")], indirect=True)
+def test_arrows_go_from_line_to_line_and_escape_leaves_the_lines(house: Page) -> None:
+    enter(house)
+    last_line(house)
+    assembly = house.locator(".linked .column").nth(2)
+    before = house.inner_text(".linked .column .ln.at .no")
+    house.locator(".linked .column .code").first.press("ArrowUp")
+    house.wait_for_timeout(100)
+    assert int(house.inner_text(".linked .column .ln.at .no")) == int(before) - 1
+    assembly.locator(".code").focus()
+    house.keyboard.press("ArrowDown")
+    house.wait_for_timeout(100)
+    assert assembly.locator(".ln.at").count() == 1
+    assert house.inner_text(SAID).startswith("Assembly line")
+    house.keyboard.press("Escape")
+    assert house.locator(".ln.at").count() == 0
+    assert house.locator(".node.lit").count() == 1, "the operator stays selected"
+    house.keyboard.press("Escape")
+    assert house.locator(".node.lit").count() == 0
+
+
+@pytest.mark.parametrize("house", [(1440, "light")], indirect=True)
+def test_a_line_of_the_pane_stays_selected_in_its_other_languages(house: Page) -> None:
+    house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
+    house.wait_for_function("document.querySelectorAll('.ps .ln').length > 10")
+    house.locator(".ps .code").evaluate("box => { box.scrollTop = box.scrollHeight; }")
+    house.wait_for_timeout(100)
+    house.locator(".ps .ln").last.click(position={"x": 20, "y": 8})
+    house.locator(".ps .tabs button", has_text="Asm").click()
+    house.wait_for_function("document.querySelectorAll('.ps .ln.lit').length > 3")
+    lit = house.evaluate(
+        "[...document.querySelectorAll('.ps .ln')].filter(n => n.className === 'ln')"
+    )
+    assert house.locator(".pp .ln.lit").count() > 0 and lit, "some lines are of no single line"
+
+
+def test_a_saved_page_links_lines_too(browser: object, tmp_path: object, session: Session) -> None:
+    path = tmp_path / "saved.html"  # type: ignore[operator]
+    path.write_text(page(session), encoding="utf-8")
+    tab = Tab(browser)  # type: ignore[arg-type]
+    found = tab.page
+    found.goto(path.as_uri())
+    found.wait_for_selector("#house .stage")
+    found.locator("#house .node", has_text="sum_1").first.click()
+    found.locator("#house .stage[data-stage=EMITTED]").click()
+    found.locator("#house .pw .tabs button", has_text="Lines to code").click()
+    found.wait_for_selector("#house .linked .column .ln")
+    last_line(found)
+    assert found.locator("#house .linked .column").nth(1).evaluate(IN_VIEW)
+    assert not tab.faults and not tab.outside
+    tab.close()

@@ -1,0 +1,150 @@
+"""Which lines of a kernel belong to each other: of its Numba source, LLVM IR and assembly."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explorer.codegen.listing import Listing
+from explorer.errors import BadOption
+from explorer.ir.stage import Stage
+from widgets.draw.svg import Svg, fit, label, rect
+from widgets.draw.table import Table, count_text
+from widgets.model.compiled import Kernel
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+
+ASSEMBLY, LLVM = "assembly", "LLVM IR"
+_INSTRUCTION = re.compile(r"\s+[a-z%@{]")
+_NO_INSTRUCTION = re.compile(r"\s*[.#;}/]|\s*[\w.$]+:|declare |attributes |define |source_|target ")
+_DECLARED = re.compile(r"^(\w+) = \w+\(")
+
+
+@dataclass(frozen=True, slots=True)
+class LineRow:
+    """A line of the source, counted from 1, and how many instructions come from it."""
+
+    number: int
+    text: str
+    llvm: int
+    assembly: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of a kernel's source. `marked` and `counted` are for LLVM IR and assembly: how many
+    instructions have a line of the source, and how many there are.
+    """
+
+    kernel: str
+    rows: tuple[LineRow, ...]
+    marked: tuple[int, int]
+    counted: tuple[int, int]
+    note: str
+    ops: tuple[str, ...] = ()
+
+
+def data(kernel: Kernel) -> Lines:
+    """Every line of the source with what it became."""
+    found = kernel.listings
+    instructions = [_instructions(listing) for listing in (found.llvm, found.assembly)]
+    llvm, assembly = (Counter(lines) for lines in instructions)
+    rows = tuple(
+        LineRow(i, text, llvm[i], assembly[i])
+        for i, text in enumerate(kernel.source.rstrip("\n").split("\n"), 1)
+    )
+    marked = (llvm.total() - llvm[0], assembly.total() - assembly[0])
+    counted = (llvm.total(), assembly.total())
+    return Lines(kernel.name, rows, marked, counted, found.note, tuple(sorted(kernel.origins)))
+
+
+def _instructions(listing: Listing) -> list[int]:
+    """The line of the source of each instruction of a text."""
+    texts = listing.text.rstrip("\n").split("\n")
+    lines = listing.lines or (0,) * len(texts)
+    return [n for n, text in zip(lines, texts) if is_instruction(text)]
+
+
+def is_instruction(text: str) -> bool:
+    """Whether a line of LLVM IR or assembly is one: no label, directive, comment or declaration."""
+    return bool(_INSTRUCTION.match(text)) and not _NO_INSTRUCTION.match(text)
+
+
+def declared(source: str) -> tuple[tuple[int, ...], ...]:
+    """Lines of the source that belong to each other though code comes from one alone: what is
+    declared above a kernel, and the lines that call it.
+    """
+    lines = source.rstrip("\n").split("\n")
+    found = []
+    for at, line in enumerate(lines, 1):
+        if name := _DECLARED.match(line):
+            call = re.compile(rf"\b{name.group(1)}\(")
+            calls = [n for n, other in enumerate(lines, 1) if n != at and call.search(other)]
+            found.append((at, *calls))
+    return tuple(found)
+
+
+def said(rows: Lines) -> str:
+    """How many instructions are linked, and how far that is exact."""
+    parts = (
+        f"{have:,} of {count_text(all_, f'{name} instruction')}"
+        for name, have, all_ in zip((LLVM, ASSEMBLY), rows.marked, rows.counted)
+        if all_
+    )
+    linked = " and ".join(parts)
+    return f"{linked} come from one line of the source. {rows.note}" if linked else rows.note
+
+
+def table(rows: Lines) -> Table:
+    """One row a line of the source that became code, or could have."""
+    return Table(
+        ("line", "Numba source", "LLVM IR", ASSEMBLY),
+        tuple((r.number, r.text, r.llvm, r.assembly) for r in rows.rows),
+        (rows.ops,) * len(rows.rows),
+        f"{rows.kernel}: {said(rows)}",
+    )
+
+
+WIDE, HIGH, LIMIT, BAR = 960, 17, 80, 120
+
+
+def figure(rows: Lines) -> Svg:
+    """The source with bars of how many instructions came of each line."""
+    shown: Sequence[LineRow] = rows.rows[:LIMIT]
+    most = max((r.assembly for r in shown), default=0) or 1
+    marks = []
+    for i, row in enumerate(shown):
+        y = i * HIGH + 12
+        marks.append(label(28, y, str(row.number), "q", anchor="end"))
+        marks.append(label(40, y, fit(row.text.replace(" ", "\u00a0"), 700, mono=True), "mono i"))
+        if row.assembly:
+            wide = max(1.0, row.assembly / most * BAR)
+            marks.append(rect(760, y - 9, wide, 9, "var(--t2)"))
+            marks.append(label(766 + wide, y, f"{row.assembly:,}", "q"))
+    if len(rows.rows) > LIMIT:
+        marks.append(
+            label(40, LIMIT * HIGH + 12, f"… and {len(rows.rows) - LIMIT} lines more", "q")
+        )
+    title = f"{rows.kernel}: instructions of assembly by line of its source"
+    return Svg(WIDE, (len(shown) + 1) * HIGH, "".join(marks), title)
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    kernels = s.now.compiled.kernels or s.now.compiled.blocks
+    if not kernels:
+        raise BadOption("no kernel was generated: compile through to code")
+    rows = data(next((k for k in kernels if op in k.origins), kernels[0]))
+    return rows, figure(rows), table(rows)
+
+
+PICTURE = Picture(
+    name="lines",
+    title="Lines to code",
+    words="Each line of a kernel's source with the LLVM IR and the assembly that it became.",
+    draw=_draw,
+    stage=Stage.EMITTED,
+    about="kernel",
+    live="code",
+)
