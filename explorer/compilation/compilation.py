@@ -241,10 +241,15 @@ class Compilation:
         plan = self.executable.plan(self._sizes(sizes))
         return DeviceProgram(self.program, plan, self.device)
 
-    def on_gpu(self, device: Callable[[], Driver] | None = None) -> OnGpu:
+    def on_gpu(
+        self,
+        device: Callable[[], Driver] | None = None,
+        launches: str = "program",
+        graph: bool = False,
+    ) -> OnGpu:
         """The program on the GPU of this machine: what was compiled for a data sheet with a compute
         capability runs, is timed and is recorded there. `device` makes another one, such as a
-        stand-in.
+        stand-in; `launches` of one "operator" or one "wave", and `graph`, are for comparison.
 
         Raises BadOption where there are no thread blocks, DeviceFault where there is no GPU.
         """
@@ -257,7 +262,7 @@ class Compilation:
         from explorer.compilation.on_gpu import OnGpu
         from explorer.runtime.cuda.gpu import Gpu
 
-        return OnGpu(self, device or Gpu)
+        return OnGpu(self, device or Gpu, launches, graph)
 
     @property
     def kernels(self) -> tuple[CompiledKernel, ...]:

@@ -45,10 +45,19 @@ class OnGpu:
     """What `Compilation.on_gpu` gives: for each binding of sizes a program with as many blocks as
     the wall has units, or as there are multiprocessors, or as are resident together, whichever is
     fewest. The last binding's stays on the device, with its constants. One run at a time.
+
+    For comparison, `launches` of one "operator" or one "wave" instead of the whole "program", the
+    ways of libraries and of Rammer's waves; `graph`: they are asked for at once, as a CUDA graph.
     """
 
-    def __init__(self, c: Compiled, device: Callable[[], Driver]) -> None:
-        self.c, self.device = c, device
+    def __init__(
+        self,
+        c: Compiled,
+        device: Callable[[], Driver],
+        launches: str = "program",
+        graph: bool = False,
+    ) -> None:
+        self.c, self.device, self.launches, self.graph = c, device, launches, graph
         self._driver: Driver | None = None
         self._last: tuple[dict[str, int], ProgramRun] | None = None
 
@@ -87,7 +96,7 @@ class OnGpu:
         if program.units > resident > 0:
             each = resident // self.c.device.units * self.c.device.units
             program = self.c.device_program(sizes, units=each or resident)
-        return ProgramRun(program, driver)
+        return ProgramRun(program, driver, self.launches, self.graph)
 
     def time(self, inputs: Inputs, seconds: float = 1.0) -> Measurement:
         """How long a run takes, copies to and from the device included: median and 99 % interval

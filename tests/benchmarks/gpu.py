@@ -175,6 +175,7 @@ def programs(models: Sequence[str], sheet: str, record: Path | None) -> Iterator
         theirs = ", ".join(f"{n} {us:,.0f} ({us / wall.total_us:.2f})" for n, us in others.items())
         yield f"{model:12} {wall.total_us:10,.0f} us of one launch; {theirs}"
         yield f"{'':12} {_beside(on, wall)}"
+        yield f"{'':12} {_otherwise(c, inputs, wall.total_us)}"
         if record is not None:
             on.record(record / f"{model}.run.json", inputs)
 
@@ -198,6 +199,21 @@ def _peers(c: explorer.Compilation, inputs: dict[str, np.ndarray]) -> Iterator[t
             yield "torch.compile", event_us(lambda: compiled(*given))
         except (IronworksError, RuntimeError) as problem:
             yield f"then {type(problem).__name__}: {str(problem)[:80]}", float("nan")
+
+
+def _otherwise(c: explorer.Compilation, inputs: dict[str, np.ndarray], whole_us: float) -> str:
+    """Our own kernels in several launches, asked for one by one and as a CUDA graph."""
+    found = list[str]()
+    for launches in ("operator", "wave"):
+        for graph in (False, True):
+            try:
+                us = c.on_gpu(None, launches, graph).measured_wall(inputs, 9).total_us
+            except IronworksError as problem:
+                return str(problem)
+            how = f"a launch an {launches}" if launches == "operator" else "a launch a wave"
+            asked = " in a graph" if graph else ""
+            found.append(f"{how}{asked} {us:,.0f} us ({us / whole_us:.2f})")
+    return ", ".join(found)
 
 
 def _beside(on: OnGpu, wall: Any) -> str:

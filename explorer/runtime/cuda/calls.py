@@ -47,6 +47,19 @@ class Calls:
         shape = (blocks, 1, 1, threads, 1, 1, shared_bytes)
         return _Launch(self, function, shape, words, arrays)
 
+    def captured(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What is asked for by some work, as a CUDA graph: it is asked for again by one call."""
+        d, mode = self.driver, self.driver.CUstreamCaptureMode
+        self.done(d.cuStreamBeginCapture(self.stream, mode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        try:
+            work()
+        finally:
+            answer = d.cuStreamEndCapture(self.stream)
+        self.done(answer)
+        made = d.cuGraphInstantiate(answer[1], 0)
+        self.done(made)
+        return lambda: self.done(d.cuGraphLaunch(made[1], self.stream))
+
     def done(self, answer: tuple[Any, ...]) -> None:
         """Raises what a call of the driver's answers, if it is an error."""
         if int(answer[0]):

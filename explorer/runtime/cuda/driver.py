@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -48,6 +48,9 @@ class Driver(Protocol):
     def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
         """A launch with its tables, ready to be run."""
 
+    def graph(self, launches: Sequence[Loaded]) -> Callable[[], None]:
+        """What runs these one behind the other, asked for at once."""
+
 
 class StandIn:
     """A device in Python, of which `places` blocks are resident; `seed` is of the order in which
@@ -81,6 +84,15 @@ class StandIn:
     def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
         """Nothing is copied."""
         return _InTurns(self, source, units, arrays)
+
+    def graph(self, launches: Sequence[Loaded]) -> Callable[[], None]:
+        """As they are."""
+
+        def run() -> None:
+            for launch in launches:
+                launch.run()
+
+        return run
 
 
 class _InTurns:

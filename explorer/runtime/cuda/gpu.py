@@ -141,6 +141,22 @@ class Gpu:
         with self.told():
             return _OnGpu(self, source, units, arrays)
 
+    def graph(self, launches: Sequence[Loaded]) -> Callable[[], None]:
+        """As a CUDA graph, of which the driver is asked once a run."""
+
+        def work() -> None:
+            for launch in launches:
+                launch.run()
+
+        with self.told():
+            launch = self.calls.captured(work)
+
+        def run() -> None:
+            with self.told():
+                launch()
+
+        return run
+
     def start(self, source: ProgramSource, units: int, arrays: Sequence[Any]) -> Callable[[], None]:
         """What launches its kernel on arrays of the device, each time."""
         function = self._function(source).handle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from explorer.runtime.binding.launches.assemble import assemble
 from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
 from explorer.runtime.cuda.deadlock import deadlock
+from explorer.runtime.cuda.parted import LAUNCHES, Touched, parted
 from explorer.runtime.cuda.tables import PATIENCE_NS, Tables, tables_of
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.planning.allocations import straights
@@ -183,6 +184,38 @@ class DeviceProgram:
         values = dict(zip(kernel.inputs, operator.args, strict=True))
         values |= zip(kernel.outputs, operator.results, strict=True)
         return [self.address(values[t.name]) + t.offset * ITEM_BYTES[t.dtype] for t in code.tensors]
+
+    def touched(self, name: str) -> Touched:
+        """The parts of the one memory that an operator reads and writes."""
+        operator = self.operators[name]
+
+        def of(values: Iterable[str]) -> tuple[tuple[int, int], ...]:
+            begins = ((v, self.address(v)) for v in dict.fromkeys(values))
+            return tuple((begin, begin + self.plan.extents.bytes(v)) for v, begin in begins)
+
+        return Touched(of(operator.args), of(operator.results))
+
+    def parted(self, launches: str) -> tuple[Step, ...]:
+        """The steps with one launch for each wave or each operator; `launches` is what one has, as
+        in `LAUNCHES`.
+
+        Raises BadOption where there is control flow: only one kernel holds that.
+        """
+        if launches not in LAUNCHES:
+            known = ", ".join(LAUNCHES)
+            raise BadOption(f"a launch has one of {known}", where="launches", found=launches)
+        if launches == "program":
+            return self.steps
+        begins = sorted(self.plan.wall.bricks, key=lambda b: b.start_us)
+        order = [*dict.fromkeys(b.call for b in begins)]
+        found: list[Step] = []
+        for step in self.steps:
+            if not isinstance(step, LaunchCode):
+                found.append(step)
+                continue
+            mine = {o.name for o in step.operators}
+            found += parted(step, launches, [n for n in order if n in mine], self.touched)
+        return tuple(found)
 
     def tables(self, code: LaunchCode) -> Tables:
         """What a launch reads beside the one memory."""

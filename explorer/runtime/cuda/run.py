@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -23,12 +23,26 @@ from explorer.runtime.cuda.tables import Tables
 
 class ProgramRun:
     """A device program on a device, where what no run changes lies already. One run at a time;
-    `traced` are the launches of the last one.
+    `traced` are the launches of the last one. `launches`: what one has, as in `LAUNCHES`; `graph`:
+    those of a program in several are asked for at once, as a CUDA graph.
     """
 
-    def __init__(self, program: DeviceProgram, driver: Driver) -> None:
-        """Raises BadOption where the device does not hold all blocks at the same time."""
-        self.program, self.driver = program, driver
+    def __init__(
+        self,
+        program: DeviceProgram,
+        driver: Driver,
+        launches: str = "program",
+        graph: bool = False,
+    ) -> None:
+        """Raises BadOption where the device does not hold all blocks at the same time, and where
+        there is control flow in several launches, or library calls in a graph.
+        """
+        self.program, self.driver, self.launches = program, driver, launches
+        self.steps = program.parted(launches)
+        if graph and not all(isinstance(step, LaunchCode) for step in self.steps):
+            what = f"{program.program.name} calls libraries, which no CUDA graph holds"
+            raise BadOption(what, where="graph")
+        self.as_graph = graph
         resident = driver.resident(program.printed)
         if why := too_many(program.units, resident, driver.name):
             most = f"rammer.threads of {resident} or fewer"
@@ -38,6 +52,7 @@ class ProgramRun:
             driver.write(at, array)
         self._loaded: dict[int, tuple[LaunchCode, Tables, Loaded]] = {}
         self.traced: list[tuple[LaunchCode, Tables, Loaded]] = []
+        self._graph: Callable[[], None] | None = None
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The outputs by name, in new arrays.
@@ -48,25 +63,41 @@ class ProgramRun:
         for name in program.plan.program.inputs:
             driver.write(program.address(name), inputs[name], again=True)
         self.traced = []
-        for step in program.steps:
-            if isinstance(step, LaunchCode):
-                self._launch(step)
-            elif isinstance(step, LibraryTask):
-                self._library(step)
+        if self.as_graph:
+            self._replay()
+        else:
+            for step in self.steps:
+                if isinstance(step, LaunchCode):
+                    self._launch(step)
+                elif isinstance(step, LibraryTask):
+                    self._library(step)
         found = {}
         for name, at, shape, dtype in program.outputs():
             found[name] = np.empty(shape, dtype)
             driver.read(at, found[name])
         return found
 
-    def _launch(self, code: LaunchCode) -> None:
+    def _replay(self) -> None:
+        """All launches at once."""
+        self.traced = [self._there(step) for step in self.steps if isinstance(step, LaunchCode)]
+        if self._graph is None:
+            self._graph = self.driver.graph([loaded for _, _, loaded in self.traced])
+        self._graph()
+
+    def _there(self, code: LaunchCode) -> tuple[LaunchCode, Tables, Loaded]:
+        """A launch with its tables, which the device keeps."""
         if id(code) not in self._loaded:
             self._loaded[id(code)] = self._load(code)
-        launch = self._loaded[id(code)]
+        return self._loaded[id(code)]
+
+    def _launch(self, code: LaunchCode) -> None:
+        launch = self._there(code)
         _, tables, loaded = launch
         loaded.run()
-        loaded.tell("state")
         self.traced.append(launch)
+        if self.launches != "program":
+            return  # nobody waits in it, and nothing decides
+        loaded.tell("state")
         if tables.fault == HUNG:
             raise DeviceFault(
                 f"{self.program.program.name} hung on {self.driver.name}: a unit waited too long "
@@ -77,7 +108,6 @@ class ProgramRun:
             raise too_deep(*code.recursions[tables.fault - 1])
 
     def _load(self, code: LaunchCode) -> tuple[LaunchCode, Tables, Loaded]:
-        """A launch with its tables, which the device keeps."""
         tables = self.program.tables(code)
         return code, tables, self.driver.load(self.program.printed, tables.units, tables.arrays)
 
@@ -101,15 +131,19 @@ class ProgramRun:
 
     def wall(self) -> Wall:
         """The bricks of the last run, by its stamps; a stand-in's are simulated: thousandths
-        of a microsecond are looks at its timer, and no time.
+        of a microsecond are looks at its timer, and no time. Between the launches of a program in
+        several is what the device waited for the next; library calls take no time in it.
         """
-        bricks, cuts, begin, end = list[Brick](), list[float](), 0.0, 0.0
+        bricks, cuts, begin, end, last = list[Brick](), list[float](), 0.0, 0.0, float("inf")
         for code, tables, loaded in self.traced:
             loaded.tell("stamps", "made")
             stamps = [tables.stamps(place) for place in range(tables.units)]
             made = [s for s in stamps if len(s)]
             first = min((float(s[:, 1].min()) for s in made), default=0.0)
-            begin = end
+            begin = (
+                end if self.launches == "program" or first < last else end + (first - last) / 1e3
+            )
+            last = max((float(s[:, 2].max()) for s in made), default=0.0)
             for place, (unit, own) in enumerate(zip(code.units, stamps, strict=True)):
                 times = Counter[int]()
                 for row, began, ended in own.tolist():
