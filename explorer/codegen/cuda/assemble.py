@@ -26,11 +26,13 @@ SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """Of one kernel: its PTX, the registers of a thread, static shared bytes of a block, bytes that
-    a thread spills (stores and loads), and the blocks that a multiprocessor holds.
+    """Of one kernel: its PTX and the object file made of that, the registers of a thread, static
+    shared bytes of a block, bytes that a thread spills (stores and loads), and the blocks that a
+    multiprocessor holds.
     """
 
     ptx: str
+    cubin: bytes
     registers: int
     shared_bytes: int
     spilled_bytes: int
@@ -95,4 +97,4 @@ def _assembled(
     reserved = RESERVED_BYTES if device.capability >= TOLD and static else 0
     shared = static - reserved + dynamic_bytes
     held = occupancy(device, threads, registers, shared)
-    return Assembled(code.ptx, registers, shared, spilled, held)
+    return Assembled(code.ptx, code.cubin, registers, shared, spilled, held)

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from explorer.codegen.cuda.assemble import Assembled, assemble, why_not
 from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
+from explorer.codegen.cuda.sass import sass
 from explorer.codegen.listing import Listing, Listings
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed, KernelCompileError
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 
-NO_LLVM = "; a GPU's kernels have no LLVM IR here: PTX stands in its place, as assembly\n"
+IN_PLACE = "// PTX stands here: numba-cuda keeps no LLVM IR of a GPU's kernels\n"
+NOTE = "Which line of the source a line of PTX or SASS comes from is not known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,16 @@ class BlockKernel:
 
     @property
     def listings(self) -> Listings:
-        """PTX, with the figures above it; numba-cuda keeps no LLVM IR of what NVVM is given."""
+        """PTX in the place of LLVM IR, and SASS where there is a disassembler, both behind the
+        figures.
+        """
         try:
-            ptx = "" if self.unassembled else self.assembled.ptx
+            code = None if self.unassembled else self.assembled
         except KernelCompileError:
-            ptx = ""
-        assembly = Listing(f"; {self.figures}\n{ptx}")
-        return Listings(Listing(NO_LLVM), assembly, "The lines of PTX are not known.")
+            code = None
+        head = f"// {self.figures}\n"
+        ptx, instructions = ("", "") if code is None else (IN_PLACE + code.ptx, sass(code.cubin))
+        return Listings(Listing(head + ptx), Listing(head + instructions), NOTE)
 
 
 def print_blocks(

@@ -12,8 +12,10 @@ import pytest
 from explorer.codegen.cuda import assemble as assembler
 from explorer.codegen.cuda import machine_code as machine
 from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, why_not
+from explorer.codegen.cuda.block_kernel import BlockKernel
 from explorer.codegen.cuda.machine_code import machine_code
 from explorer.codegen.cuda.occupancy import occupancy
+from explorer.codegen.cuda.sass import disassembler, sass
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption, KernelCompileError
 from tests.codegen.cases import Case, linear
@@ -56,6 +58,23 @@ def test_a_kernel_takes_seven_words_an_array() -> None:
     assert made.cubin[:4] == b"\x7fELF"
     head = made.ptx[made.ptx.index(".entry") :]
     assert head[: head.index(")")].count(".param") == 7 * len(dtypes)
+
+
+@pytest.mark.skipif(not disassembler(), reason="NVIDIA's disassembler is not installed")
+@needs_numba_cuda
+def test_what_a_gpu_runs_is_shown() -> None:
+    """PTX in the place of LLVM IR, SASS as assembly, each behind the figures."""
+    code = code_of(linear(64, 64, 64, "relu", {}), A100)
+    shown = BlockKernel("product", frozenset(), A100, code).listings
+    for listing, word in ((shown.llvm, "fma.rn.f32"), (shown.assembly, "FFMA")):
+        assert listing.text.startswith("// predicted for a100: ") and word in listing.text
+    with pytest.raises(KernelCompileError, match="nvdisasm refuses"):
+        sass(b"no object file")
+
+
+def test_a_disassembler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("explorer.codegen.cuda.sass.disassembler", lambda: "")
+    assert "pip install nvidia-cuda-nvdisasm" in sass(b"whatever")
 
 
 @needs_numba_cuda

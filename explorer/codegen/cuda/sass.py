@@ -1,0 +1,49 @@
+"""The instructions that a GPU runs, SASS, where NVIDIA's disassembler is on this machine."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from subprocess import run
+from tempfile import TemporaryDirectory
+
+from explorer.errors import KernelCompileError
+
+PACKAGE = "nvidia-cuda-nvdisasm"
+NAME = "nvdisasm"
+PATIENCE_S = 60  # for a program of some megabytes; chosen
+
+
+def disassembler() -> str:
+    """Where the disassembler is: on the path, or in the package of that name; "" where it is not."""
+    found = which(NAME)
+    if found is not None:
+        return found
+    spec = find_spec("nvidia")
+    for folder in () if spec is None else spec.submodule_search_locations or ():
+        for file in sorted(Path(folder).glob(f"cu*/bin/{NAME}")):
+            if os.access(file, os.X_OK):
+                return str(file)
+    return ""
+
+
+@lru_cache(maxsize=64)
+def sass(cubin: bytes) -> str:
+    """The instructions of an object file, or a comment that says why there are none.
+
+    Raises KernelCompileError where the disassembler refuses it.
+    """
+    tool = disassembler()
+    if not tool:
+        return f"// SASS is told with NVIDIA's disassembler: pip install {PACKAGE}\n"
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.cubin"
+        file.write_bytes(cubin)
+        done = run([tool, "-c", str(file)], capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode:
+        first = done.stderr.strip().split("\n")[0]
+        raise KernelCompileError(f"{NAME} refuses an object file: {first}", where="kernel")
+    return done.stdout
