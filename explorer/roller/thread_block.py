@@ -53,15 +53,13 @@ def launched(kernel: Kernel, sizes: Sizes) -> Kernel:
 
 def in_own_names(block: Block, bound: Kernel) -> Block:
     """A block of `launched` for the kernel in normal form that it is the canonical form of."""
-    named, axes = canonical(bound)
-    tensors = dict(zip(named.inputs, bound.inputs, strict=True))
+    _, axes = canonical(bound)
     back = {new: old for old, new in axes.items()}
     return replace(
         block,
         tile=tuple((back[a], n) for a, n in block.tile),
         register=tuple((back[a], n) for a, n in block.register),
         shared=tuple((back[a], n) for a, n in block.shared),
-        padding=tuple((tensors.get(t, t), n) for t, n in block.padding),
     )
 
 
@@ -98,14 +96,11 @@ def block_of(
         whole = sizes[axis] // register[axis] * register[axis]
         if whole < extents[axis]:
             cut[out] = max(1, whole // step)
-    first = p.tiles[0]
-    pads = zip(first.expression.inputs, first.padding) if first.padding else ()
     return Block(
         tuple((a.name, cut[a.name]) for a in stores(kernel)[-1].axes if a.name in cut),
         p.threads,
         tuple(register.items()),
         tuple((a.name, sizes[a.name]) for a in main.reduce),
-        tuple(dict((a.tensor, pad) for a, pad in pads).items()),
     )
 
 

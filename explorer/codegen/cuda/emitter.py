@@ -25,6 +25,7 @@ class Emitter:
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     expressions: int = 0
+    begins: dict[str, int] = field(default_factory=dict)  # of arrays, in what they are parts of
 
     def line(self, text: str) -> None:
         """A line, as deep as the loops around it."""
@@ -99,7 +100,7 @@ class Emitter:
     def scalars(self) -> Scalars:
         """What prints the expressions of a statement, under names that no other has."""
         self.expressions += 1
-        return Scalars(self.expressions)
+        return Scalars(self.expressions, self.begins)
 
     def value(self, scalars: Scalars, expr: TileExpr) -> str:
         """Print the parts of an expression that are not there yet; the text that stands for it."""

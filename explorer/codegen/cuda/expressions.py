@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.spelling import spelled
 from explorer.errors import BadOption
+from explorer.ir.affine import Affine
 from explorer.ir.dtypes import (
     NARROW_FLOATS,
     DType,
@@ -41,9 +43,12 @@ def register(f: Fetch) -> str:
 
 @dataclass(slots=True)
 class Scalars:
-    """Prints expressions as assignments to `_e0_0`, `_e0_1`, ...; equal parts are computed once."""
+    """Prints expressions as assignments to `_e0_0`, `_e0_1`, ...; equal parts are computed once.
+    `begins`: of arrays that are parts of another one, the first element there.
+    """
 
     tag: int
+    begins: Mapping[str, int]
     names: dict[TileExpr, str] = field(default_factory=dict)
     count: int = 0
     lines: list[str] = field(default_factory=list)
@@ -80,7 +85,8 @@ class Scalars:
         """Where an element lies in its buffer: a number without a sign, which Numba does not look
         at to count from the end.
         """
-        text = affine_text(f.offset)
+        begin = f.offset + self.begins.get(f.buffer.name, 0)
+        text = _in_groups(begin) if f.buffer.kind == "scratch" else affine_text(begin)
         for index, stride, extent in f.dynamic:
             at = f"min(max({self.name(index)}, 0), {int(extent) - 1})"
             text += f" + {at} * {int(stride)}"
@@ -96,6 +102,19 @@ class Scalars:
             return narrowed(product, source, op)
         dtype = dtype_of_tile(args[1]) if op == "where" else source
         return applied(op, dtype, [self.name(a) for a in args])
+
+
+def _in_groups(offset: Affine) -> str:
+    """An index in shared memory; where all but a number in it counts groups of elements, it says
+    so, by bits that are 0 anyway: LLVM sees where groups begin, and loads neighbours together.
+    """
+    steps = [f for _, f in offset.terms if isinstance(f, int)]
+    group = next((n for n in (4, 2) if all(f % n == 0 for f in steps)), 1)
+    if group == 1 or not steps or len(steps) < len(offset.terms):
+        return affine_text(offset)
+    begins = affine_text(Affine(offset.terms, 0))
+    rest = f" + {offset.const}" if offset.const != 0 else ""
+    return f"(({begins}) & -{group}){rest}"
 
 
 def applied(op: str, dtype: DType, names: list[str]) -> str:

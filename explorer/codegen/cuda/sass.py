@@ -18,7 +18,7 @@ PATIENCE_S = 60  # for a program of some megabytes; chosen
 
 
 def disassembler() -> str:
-    """Where the disassembler is: on the path, or in the package of that name; "" where it is not."""
+    """Where it is: on the path, or in the package of that name; "" where it is not."""
     found = which(NAME)
     if found is not None:
         return found

@@ -18,7 +18,8 @@ def in_shared_memory(p: TileProgram) -> list[Buffer]:
 
 def shared(e: Emitter, p: TileProgram, asked: bool = False) -> None:
     """Arrays in shared memory: by name, or parts of what the launch asks for where that is more
-    than code may name ahead, or where they are to be so (`asked`).
+    than code may name ahead, or where they are to be so (`asked`). Each part counts from where all
+    begins: of a slice LLVM would not know where it does.
     """
     begins, buffers = beginnings(p), in_shared_memory(p)
     for b, begin in zip(buffers, begins):
@@ -27,8 +28,9 @@ def shared(e: Emitter, p: TileProgram, asked: bool = False) -> None:
             e.line(f"{b.name} = cuda.shared.array({b.size}, {type_}, {ALIGNED_BYTES})")
             continue
         first = begin // ITEM_BYTES[b.dtype]
-        part = f"[{first} : {first + int(b.size)}]"
-        e.line(f"{b.name} = cuda.shared.array(0, {type_}, {ALIGNED_BYTES}){part}")
+        e.begins[b.name] = first
+        own = f"  # elements {first} to {first + int(b.size)}"
+        e.line(f"{b.name} = cuda.shared.array(0, {type_}, {ALIGNED_BYTES}){own}")
 
 
 def beginnings(p: TileProgram) -> list[int]:

@@ -64,15 +64,13 @@ class Block:
     nearer levels in it.
 
     `register`: elements along each axis of the heaviest compute that one of the `threads` has in
-    registers; `shared`: of each axis that it reduces, how many shared memory holds at once;
-    `padding`: elements added to the rows of an operand there, by tensor.
+    registers; `shared`: of each axis that it reduces, how many shared memory holds at once.
     """
 
     tile: tuple[tuple[str, int], ...] = ()
     threads: int = 1
     register: tuple[tuple[str, int], ...] = ()
     shared: tuple[tuple[str, int], ...] = ()
-    padding: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

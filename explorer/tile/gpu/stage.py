@@ -31,6 +31,8 @@ from explorer.tile.gpu.distribute import UNROLLED, one_by_one
 from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
 
+VECTOR_ELEMENTS = 4  # float32 of a load of 128 bits
+
 
 def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
     """After: where threads sum products in registers, each operand that several of them read comes
@@ -57,7 +59,8 @@ def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
 @dataclass(frozen=True, slots=True)
 class Room:
     """Where an operand of a block lies in shared memory: the part of each axis that is there, the
-    last one dense; `pitch` from one row to the next, of which `inner` are the axes.
+    last one dense; `pitch` from one row to the next, of which `inner` are the axes. `copied`: the
+    axes in the order in which it is copied, neighbours in memory last.
     """
 
     operand: Operand
@@ -65,6 +68,7 @@ class Room:
     inner: int
     pitch: int
     buffer: Buffer
+    copied: tuple[Span, ...]
 
     def element(self) -> Fetch:
         """The operand's element at the values of its axes."""
@@ -104,7 +108,7 @@ class Staged:
         expr = with_operands(r.expr, read)
         product = replace(r, spans=spans, over=self.over, expr=expr, onto=True)
         copies = [
-            one_by_one(Map(x.element(), x.spans, x.operand.expr), self.threads) for x in self.found
+            one_by_one(Map(x.element(), x.copied, x.operand.expr), self.threads) for x in self.found
         ]
         body: tuple[Statement, ...] = (*copies, Sync(), self._dealt((product,)), Sync())
         for chunk in reversed(self.chunks):
@@ -173,15 +177,18 @@ def _room(
     r: Reduce,
     device: Device,
 ) -> Room:
-    """Rows are those axes that lie in memory beside each other: what is summed, or what is not."""
-    along = o.dense in over
+    """Rows are what is not summed, that axis last of which a thread has the most points, so that
+    it reads several at once; where threads copy along what is summed, rows begin in other banks.
+    """
+    own = {x.axis: int(x.size) for x in r.spans}
     mine = [x for x in sides.values() if x.axis in o.axes]
-    outer = [x for x in mine if (x.axis in over) != along]
-    inner = [x for x in mine if (x.axis in over) == along]
-    inner.sort(key=lambda x: x.axis == o.dense)  # neighbours in memory are neighbours here
+    outer = [x for x in mine if x.axis in over]
+    inner = sorted((x for x in mine if x.axis not in over), key=lambda x: own[x.axis])
     row = prod(int(x.size) for x in inner)
-    pitch = row + (dict(block.padding).get(o.load.buffer.name, 0) if outer and inner else 0)
+    pad = -row % VECTOR_ELEMENTS + VECTOR_ELEMENTS * (o.dense in over)
+    pitch = row + (pad if outer and inner and row > 1 else 0)
     size = prod(int(x.size) for x in outer) * pitch
     name = f"{r.target.buffer.name.removesuffix('_sums')}_{o.load.buffer.name}_{n}"
     buffer = Buffer(name, "scratch", size, o.load.buffer.dtype, device.levels[0].name)
-    return Room(o, (*outer, *inner), len(outer), pitch, buffer)
+    copied = sorted((*outer, *inner), key=lambda x: (x.axis == o.dense, x.axis in over))
+    return Room(o, (*outer, *inner), len(outer), pitch, buffer, tuple(copied))

@@ -142,7 +142,7 @@ def test_more_shared_memory_than_code_may_name_is_asked_for(
     c, gpu = case("attention 1 16"), replace(SMALL, name="none that is known")
     code = code_of(c, gpu)
     assert code.dynamic_bytes == code.shared_bytes > 0
-    assert "cuda.shared.array(0, float32, 16)[" in code.source
+    assert "cuda.shared.array(0, float32, 16)  # elements 0 to " in code.source
     assert f", 0, {code.dynamic_bytes}](" in code.source
     assert is_right(c, code)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from explorer.devices.catalogue import device
+from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_programs.elements import REGISTER
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.ir.tile_programs.statements import For, Map, Sync
-from explorer.ir.tile_programs.traversal import dealt
+from explorer.ir.tile_programs.statements import For, Map, Reduce, Sync
+from explorer.ir.tile_programs.traversal import dealt, loads, statements
 from explorer.tile.gpu.rewrites import block_steps
 from tests.codegen.cases import linear
 from tests.tile.gpu.blocks import is_right
@@ -19,13 +20,16 @@ from tests.tile.gpu.blocks import is_right
 H100 = device("h100")
 
 
-def product(rows: int, depth: int, columns: int, at_once: int) -> dict[str, TileProgram]:
-    """The steps of x @ w in tiles of 32 x 32, 4 x 4 a thread."""
+def product(
+    rows: int, depth: int, columns: int, at_once: int, own: int = 4
+) -> dict[str, TileProgram]:
+    """The steps of x @ w in tiles of 32 x 32, 4 x 4 a thread, or `own` columns."""
     kernel = normalise(linear(rows, depth, columns, "relu", {}).kernel)
     main = kernel.computes[0]
     (i, j), (k,) = (a.name for a in main.axes), (a.name for a in main.reduce)
     out = [a.name for a in kernel.computes[-1].axes]
-    block = Block(((out[0], 32), (out[1], 32)), 64, ((i, 4), (j, 4)), ((k, at_once),), ())
+    sizes = (out[0], 32), (out[1], 8 * own)
+    block = Block(sizes, 64, ((i, 4), (j, own)), ((k, at_once),))
     return dict(block_steps(kernel, block, ShapeEnv(), H100))
 
 
@@ -65,20 +69,46 @@ def test_it_stays_where_it_would_not_help(depth: int, at_once: int) -> None:
     assert steps["prefetch in registers"] == steps["interleave threads"]
 
 
-def test_neighbours_have_neighbouring_points() -> None:
-    """What two threads beside each other store lies beside each other; of an axis that a tile cuts
-    at the edge, each has a part of its own, as before.
+@pytest.mark.parametrize(
+    ("columns", "own", "apart", "groups"),
+    [
+        (64, 4, 4, {1: 4}),  # what one thread reads and stores at once
+        (64, 8, 4, {1: 4, 32: 2}),  # two of these, as far apart as eight threads reach
+        (96, 6, 2, {1: 2, 16: 3}),
+        (70, 4, 4, {1: 4}),  # a tile cuts the edge: each has a part of its own, as before
+    ],
+)
+def test_threads_have_groups_of_neighbours(
+    columns: int, own: int, apart: int, groups: dict[int, int]
+) -> None:
+    """`groups`: the steps between a thread's points, with how many there are."""
+    program = product(64, 96, columns, 16, own)["place syncs"]
+    last = program.body[-1]
+    assert isinstance(last, For)
+    loops, (store,) = dealt(last)
+    assert isinstance(store, Map)
+    thread, at = loops[-1].span.axis, store.target.offset
+    spans = {x.axis: x for x in store.spans}
+    for x in store.spans:
+        at = at.substitute({x.axis: x.base + var(x.axis)})
+    assert at.factor(thread) == apart
+    mine = {at.factor(a): x.size for a, x in spans.items() if at.factor(a) in groups}
+    assert mine == groups
+
+
+def test_operands_lie_so_that_groups_are_read_at_once() -> None:
+    """Points of a row are neighbours, rows begin with a group, and those of the operand that is
+    copied along what is summed in other banks.
     """
-    for columns, apart in ((64, 1), (70, 4)):
-        program = product(64, 96, columns, 16)["place syncs"]
-        last = program.body[-1]
-        assert isinstance(last, For)
-        loops, (store,) = dealt(last)
-        assert isinstance(store, Map)
-        at = store.target.offset
-        for x in store.spans:
-            at = at.substitute({x.axis: x.base})
-        assert at.factor(loops[-1].span.axis) == apart
+    program = product(64, 96, 64, 16)["place syncs"]
+    x, w = (b for b in program.buffers if b.kind == "scratch" and b.level != REGISTER)
+    assert (x.size, w.size) == (16 * 36, 16 * 32)
+    reduced = next(s for s in statements(program.body) if isinstance(s, Reduce))
+    for f in (f for f in loads(reduced) if f.buffer.level != REGISTER):
+        points = [a for a in f.offset.variables if a.endswith("_e")]
+        assert [f.offset.factor(a) for a in points] == [1]
+        others = [n for name, n in f.offset.terms if name not in points]
+        assert all(isinstance(n, int) and n % 4 == 0 for n in others)
 
 
 @pytest.mark.parametrize("shape", [(64, 96, 64), (33, 96, 64), (64, 96, 70), (2, 48, 130)])

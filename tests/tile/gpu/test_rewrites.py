@@ -134,7 +134,9 @@ def test_what_other_blocks_write_over_is_not_read() -> None:
 
 
 def test_a_product_is_in_three_levels() -> None:
-    """Roller's block, its threads' register tiles, its depth and its padding are in the program."""
+    """Roller's block, its threads' register tiles and its depth are in the program. Operands lie so
+    that threads read several at once, in no more room than Roller's padded rows.
+    """
     c = linear(512, 300, 256, "relu", {})
     k = normalise(c.kernel)
     roller = construct(k, V100)
@@ -148,8 +150,7 @@ def test_a_product_is_in_three_levels() -> None:
     assert [n for _, n in block.register] == list(inner.spatial)
     (product,) = (s for s in statements(program.body) if isinstance(s, Reduce))
     assert product.onto and product.over[0].size == outer.reduced[0]
-    assert shared_bytes(program, V100) == outer.footprint_bytes  # the padding is among them
-    assert dict(block.padding)["x"] > 0
+    assert 0 < shared_bytes(program, V100) <= outer.footprint_bytes
     assert syncs(program) == 2
 
 
