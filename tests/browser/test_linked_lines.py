@@ -108,3 +108,19 @@ def test_a_saved_page_links_lines_too(browser: object, tmp_path: object, session
     assert found.locator("#house .linked .column").nth(1).evaluate(IN_VIEW)
     assert not tab.faults and not tab.outside
     tab.close()
+
+
+@pytest.mark.parametrize("house", [(1440, "light")], indirect=True)
+def test_what_an_instruction_does_is_told_on_hover_and_by_keyboard(house: Page) -> None:
+    enter(house)
+    last_line(house)
+    assembly = house.locator(".linked .column").nth(2)
+    words = assembly.locator(".ln.lit .k")
+    told = words.first.get_attribute("title")
+    assert told and told.endswith(".")
+    assert assembly.locator(".ln", has_text=".p2align").locator("[title]").count() == 0
+    assembly.locator(".ln.lit").first.click(position={"x": 20, "y": 8})
+    assert f"{words.first.inner_text()}: {told}" in house.inner_text(SAID)
+    house.keyboard.press("ArrowDown")
+    house.wait_for_timeout(100)
+    assert house.inner_text(SAID).startswith("Assembly line")

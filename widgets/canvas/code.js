@@ -6,26 +6,26 @@ const WORDS = {
   program: /(#.*$)|("[^"]*")|\b(def|return|over|of|tile|view|library|loop|while|if|else|call|match_cast|shape|run|on|sum|max|min|prod)\b|\b(\d[\d.e+-]*)\b|([A-Za-z_]\w*)(?=\()/g,
   numba: /(#.*$)|("[^"]*"|'[^']*')|\b(def|return|for|in|while|if|elif|else|from|import|and|or|not|range|None|True|False)\b|\b(\d[\d.e]*)\b|([A-Za-z_]\w*)(?=\()/g,
   llvm: /(;.*$)|("[^"]*")|\b(define|declare|call|tail|ret|br|label|phi|load|store|getelementptr|inbounds|icmp|fcmp|fadd|fmul|fsub|fdiv|add|mul|sub|select|void|ptr|i64|i32|i8|i1|float|double|align|to|nuw|nsw)\b|\b(\d[\d.e+-]*)\b|(@[\w.$"]+)/g,
-  assembly: /([#;].*$)|("[^"]*")|(?<=^\s+)(v?[a-z][a-z0-9.]*)\b|(\$-?\w+)|(%[a-z]+\w*)/g,
+  assembly: /([#;].*$|\/\/.*$)|("[^"]*")|(?<=^\s+(?:@!?%\w+\s+)?)(v?[a-z][\w.]*)\b|(\$-?\w+)|(%[a-z]+\w*)/g,
 };
 const CLASS = ["", "cm", "str", "k", "str", "fn"];
 
-/** A line with its words coloured. */
-function coloured(text, language) {
+/** A line with its words coloured; `help(word)` says what an instruction does. */
+function coloured(text, language, help) {
   const parts = [];
   let last = 0;
   for (const match of text.matchAll(WORDS[language])) {
     if (match.index > last) parts.push(text.slice(last, match.index));
     const group = match.findIndex((g, i) => i > 0 && g !== undefined);
-    parts.push(h("span", { class: CLASS[group] }, match[0]));
+    parts.push(h("span", { class: CLASS[group], title: language === "assembly" && group === 3 ? help(match[0]) : null }, match[0]));
     last = match.index + match[0].length;
   }
   parts.push(text.slice(last));
   return parts;
 }
 
-/** A scrolling list of lines: {number, mark, text, family, ops}. `lit(line)` says whether a line is of the selection, `at(line)` whether it was itself selected; `step(by)` goes to a line near it. */
-export function codeView({ label, lit, pick, hover, at = () => false, step = null }) {
+/** A scrolling list of lines: {number, mark, text, family, ops}. `lit(line)` says whether a line is of the selection, `at(line)` whether it was itself selected; `step(by)` goes to a line near it; `help(word)` says what an instruction does. */
+export function codeView({ label, lit, pick, hover, at = () => false, step = null, help = () => null }) {
   const rows = h("div", { class: "rows" }), mini = h("div", { class: "mini", "aria-hidden": "true" });
   const box = h("div", { class: "code", role: "group", tabindex: "0", "aria-label": label }, rows);
   let lines = [], language = "program", wide = 0;
@@ -45,7 +45,7 @@ export function codeView({ label, lit, pick, hover, at = () => false, step = nul
       onpointerenter: () => hover(line.ops), onpointerleave: () => hover([]),
     }, h("span", { class: "no" }, String(line.number)), h("span", { class: "df" }, { "-": "−" }[line.mark] ?? line.mark),
       h("span", { class: "or", style: line.family ? `background:var(--f-${line.family.replace(/ /g, "-")})` : "" }),
-      h("span", {}, coloured(line.text, language)));
+      h("span", {}, coloured(line.text, language, help)));
   };
   const marks = () => {
     const found = [];

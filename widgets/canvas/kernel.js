@@ -12,6 +12,9 @@ function linesOf(data, ctx) {
   return data.lines.map((text, i) => ({ mark: " ", number: i + 1, at: i, text, family: data.ops ? data.ops[i].length ? familyOf(data.ops[i]) : "" : data.family, ops: data.ops ? data.ops[i] : data.all }));
 }
 
+/** The language that a text is coloured as: PTX, which stands in the place of LLVM IR, as assembly. */
+const colours = (data, language) => data.lines[0]?.startsWith("//") ? "assembly" : language;
+
 /** A view of the lines of one language. `ctx`: linked, opLit(op), selectedOp(), pick(ops), hover(ops). */
 function languageView(ctx, language, label) {
   const { linked } = ctx, now = () => typeof language === "function" ? language() : language;
@@ -19,7 +22,7 @@ function languageView(ctx, language, label) {
   return codeView({
     label, lit: inSelection, at: line => linked.own(now())?.has(line.at) ?? false, hover: ctx.hover,
     pick: (ops, line) => { if (line.at !== undefined) linked.choose(now(), [line.at]); if (ops.length && !ops.includes(ctx.selectedOp())) ctx.pick(ops); },
-    step: by => linked.step(now(), by),
+    step: by => linked.step(now(), by), help: word => linked.help(now(), word),
   });
 }
 
@@ -38,7 +41,7 @@ export function kernelPane(ctx) {
     try {
       const data = await linked.read(language);
       if (mine !== number) return;
-      view.show(linesOf(data, ctx), language);
+      view.show(linesOf(data, ctx), colours(data, language));
       ctx.counted(view.light());
     } catch (error) { if (mine === number) note(`# ${error.sentence ?? error}`); }
     clearTimeout(waiting);
@@ -70,7 +73,7 @@ export function kernelColumns(ctx) {
         const data = await linked.read(language);
         if (mine !== number) break;
         head.textContent = `${title}, ${data.lines.length.toLocaleString("en")} lines`;
-        view.show(linesOf(data, ctx), language);
+        view.show(linesOf(data, ctx), colours(data, language));
         if (data.note) note.textContent = data.note;
       } catch (error) { if (mine === number) view.show([{ ...COMMENTS, text: `# ${error.sentence ?? error}` }], "program"); }
     }

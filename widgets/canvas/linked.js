@@ -50,13 +50,16 @@ export function linkedLines(host, changed) {
       this.choose(language, [Math.max(0, Math.min(text.lines.length - 1, at))]);
     },
     linked,
+    /** What an instruction of a text does, where that is known. */
+    help: (language, word) => texts[language]?.now?.help[word] ?? null,
     own: language => chosen?.language === language ? chosen.lines : null,
     /** What is selected, in words: how many lines of each language belong to it. */
     words() {
       const { language, lines } = chosen, first = Math.min(...lines) + 1, last = Math.max(...lines) + 1;
       const what = first === last ? `line ${first}` : `lines ${first} to ${last}`, others = LANGUAGES.filter(([name]) => name !== language && texts[name]?.now).map(([name]) => `${plural(linked(name).size, "line")} of ${CALLED[name]}`);
       const none = !sources().size ? texts[language].now.from ? ": of no single line of the source" : `: ${texts[language].now.note}` : "";
-      return `${CALLED[language][0].toUpperCase()}${CALLED[language].slice(1)} ${what}${none || (others.length ? `: ${others.join(", ")}` : "")}`;
+      const word = lines.size === 1 ? texts[language].now.lines[first - 1].match(/^\s+(?:@!?%\w+\s+)?([a-z][\w.]*)/)?.[1] : null, help = this.help(language, word);
+      return `${CALLED[language][0].toUpperCase()}${CALLED[language].slice(1)} ${what}${none || (others.length ? `: ${others.join(", ")}` : "")}${help ? `. ${word}: ${help}` : ""}`;
     },
   };
 }

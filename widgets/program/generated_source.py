@@ -20,6 +20,7 @@ from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 
 LANGUAGES = ("numba", "llvm", "assembly")
+PTX_COMMENT = "//"  # what PTX begins with, and neither LLVM IR nor assembly
 
 
 @dataclass(frozen=True, slots=True)

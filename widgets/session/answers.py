@@ -18,8 +18,9 @@ from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow, Times, View, Walls
 from widgets.model.picture import Picture, controls
 from widgets.program import program_diff
-from widgets.program.generated_source import LANGUAGES, line_origins
+from widgets.program.generated_source import LANGUAGES, PTX_COMMENT, SourceRows, line_origins
 from widgets.program.generated_source import data as source_data
+from widgets.program.instructions import explained
 from widgets.program.linked_lines import declared
 from widgets.program.program_diff import DiffLine
 from widgets.rooms import gallery, inspection
@@ -49,7 +50,8 @@ def _rows(s: OnShow, lines: Sequence[DiffLine]) -> list[Any]:
 def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
     """The lines of one call's kernel: `from` are the lines of its source that they come from, 0 for
     none, `ops` the operators of each, both where they are known; `together` are lines of the source
-    that belong to each other, and `note` says how far the lines can be trusted.
+    that belong to each other, `note` says how far the lines can be trusted, and `help` what the
+    instructions of assembly do.
     """
     name = item(s.house.calls, call, "call").name
     shown = s.now.compiled
@@ -69,8 +71,14 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
         "from": rows.sources or None,
         "ops": _line_ops(s, name, found.source, rows.sources) if rows.sources else None,
         "together": declared(found.source),
+        "help": explained(rows.lines) if _has_instructions(rows) else {},
         "note": "" if language == "numba" else found.listings.note,
     }
+
+
+def _has_instructions(rows: SourceRows) -> bool:
+    """Whether it is assembly, or the PTX that stands in the place of LLVM IR."""
+    return rows.language == "assembly" or rows.lines[0].startswith(PTX_COMMENT)
 
 
 def _line_ops(s: OnShow, call: str, source: str, lines: Sequence[int]) -> list[list[int]]:

@@ -10,9 +10,11 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from explorer.codegen.cuda.build import BlockCode
-from explorer.codegen.cuda.machine_code import machine_code
+from explorer.codegen.cuda.machine_code import machine_code, marked_ptx
 from explorer.codegen.cuda.occupancy import RESERVED_BYTES, Occupancy, occupancy
 from explorer.codegen.cuda.persistent import ProgramSource
+from explorer.codegen.cuda.ptx_lines import ptx_listing
+from explorer.codegen.listing import Listing
 from explorer.devices.model import Device
 from explorer.errors import BadOption, KernelCompileError
 from explorer.ir.dtypes import DType
@@ -68,6 +70,15 @@ def assemble(code: BlockCode, device: Device) -> Assembled:
         raise BadOption(why, where=device.name, try_="the source can be read without it")
     dtypes = tuple(t.dtype for t in code.tensors)
     return _assembled(code.source, "kernel", dtypes, code.threads, code.dynamic_bytes, device)
+
+
+def ptx_with_lines(code: BlockCode, device: Device) -> tuple[Listing, str]:
+    """The PTX of `assemble` with the line of the source that each of its lines comes from, and how
+    far they can be trusted; it is compiled a second time, to be looked at.
+    """
+    dtypes = tuple(t.dtype for t in code.tensors)
+    marked = marked_ptx(code.source, "kernel", dtypes, code.threads, device.capability)
+    return ptx_listing(assemble(code, device).ptx, marked)
 
 
 def assemble_program(code: ProgramSource, device: Device) -> Assembled:

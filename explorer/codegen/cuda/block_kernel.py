@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.codegen.cuda.assemble import Assembled, assemble, why_not
+from explorer.codegen.cuda.assemble import Assembled, assemble, ptx_with_lines, why_not
 from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
 from explorer.codegen.cuda.sass import sass
 from explorer.codegen.listing import Listing, Listings
@@ -14,7 +14,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 
 IN_PLACE = "// PTX stands here: numba-cuda keeps no LLVM IR of a GPU's kernels\n"
-NOTE = "Which line of the source a line of PTX or SASS comes from is not known."
+NOTE = "Which line of the source a line of SASS comes from is not known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,16 @@ class BlockKernel:
         """PTX in the place of LLVM IR, and SASS where there is a disassembler, both behind the
         figures.
         """
-        try:
-            code = None if self.unassembled else self.assembled
-        except KernelCompileError:
-            code = None
         head = f"// {self.figures}\n"
-        ptx, instructions = ("", "") if code is None else (IN_PLACE + code.ptx, sass(code.cubin))
-        return Listings(Listing(head + ptx), Listing(head + instructions), NOTE)
+        if self.code is None or self.unassembled:
+            return Listings(Listing(head), Listing(head), "")
+        try:
+            assembly = Listing(head + sass(self.assembled.cubin))
+            ptx, note = ptx_with_lines(self.code, self.device)
+        except KernelCompileError:
+            return Listings(Listing(head), Listing(head), "")
+        llvm = Listing(f"{head}{IN_PLACE}{ptx.text}", (0, 0, *ptx.lines))
+        return Listings(llvm, assembly, f"{note} {NOTE}")
 
 
 def print_blocks(

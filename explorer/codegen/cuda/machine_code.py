@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import struct
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,8 +110,30 @@ def _unpacked(data: bytes) -> MachineCode | None:
     return MachineCode(ptx, data[first:second], log)
 
 
+@lru_cache(maxsize=64)
+def marked_ptx(
+    source: str, kernel: str, dtypes: tuple[DType, ...], threads: int, capability: int
+) -> str:
+    """The PTX of a kernel with marks of the lines of its source, to be looked at.
+
+    Raises KernelCompileError where Numba refuses.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the source is in no file
+        try:
+            return _ptx(source, kernel, dtypes, threads, divmod(capability, 10), marked=True)
+        except Exception as problem:  # numba's are of many kinds
+            raise KernelCompileError(f"no PTX with lines: {problem}", where="kernel") from problem
+
+
 def _ptx(
-    source: str, kernel: str, dtypes: tuple[DType, ...], threads: int, capability: tuple[int, int]
+    source: str,
+    kernel: str,
+    dtypes: tuple[DType, ...],
+    threads: int,
+    capability: tuple[int, int],
+    *,
+    marked: bool = False,
 ) -> str:
     cuda, types = import_module("numba.cuda"), import_module("numba.types")
     names: dict[str, Any] = {"__name__": "thread_block"}
@@ -119,7 +142,7 @@ def _ptx(
     signature = tuple(number[::1] for number in numbers)
     with _as_on(capability):
         found, _ = cuda.compile_ptx(
-            names[kernel].py_func, signature, cc=capability, launch_bounds=threads
+            names[kernel].py_func, signature, cc=capability, launch_bounds=threads, lineinfo=marked
         )
     return str(found)
 

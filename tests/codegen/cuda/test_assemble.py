@@ -11,10 +11,11 @@ import pytest
 
 from explorer.codegen.cuda import assemble as assembler
 from explorer.codegen.cuda import machine_code as machine
-from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, why_not
+from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, ptx_with_lines, why_not
 from explorer.codegen.cuda.block_kernel import BlockKernel
 from explorer.codegen.cuda.machine_code import machine_code
 from explorer.codegen.cuda.occupancy import occupancy
+from explorer.codegen.cuda.ptx_lines import EXACT, ptx_listing
 from explorer.codegen.cuda.sass import disassembler, sass
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption, KernelCompileError
@@ -37,6 +38,33 @@ def test_blocks_are_assembled(name: str, capability: int) -> None:
     assert f".target sm_{capability}" in found.ptx
     assert 0 < found.registers <= 255 and found.spilled_bytes == 0
     assert found.shared_bytes <= code_of(case(name), gpu).shared_bytes
+
+
+@needs_numba_cuda
+@pytest.mark.parametrize("name", SOME)
+def test_lines_of_ptx_have_the_lines_of_the_source(name: str) -> None:
+    code = code_of(case(name), A100)
+    found, note = ptx_with_lines(code, A100)
+    lines, texts = code.source.split("\n"), found.text.rstrip("\n").split("\n")
+    assert found.text == assemble(code, A100).ptx and note
+    assert len(found.lines) == len(texts)
+    stores = [lines[n - 1] for n, text in zip(found.lines, texts) if "st.global" in text and n]
+    assert stores and all("] = " in line for line in stores)
+
+
+PTX = (
+    "// head\n\tmul.f32 \t%f1, %f2, %f3;\n\tadd.f32 \t%f4, %f1, %f1;\n\tst.shared [_smem_1], %f4;\n"
+)
+
+
+def test_a_copy_of_ptx_that_differs_lends_its_lines_only_where_it_is_the_same() -> None:
+    first, second, third, fourth = PTX.rstrip().split("\n")
+    marked = [first, "\t.loc\t1 7 1", second, "\t.loc\t1 8 1", third, fourth.replace("_1", "_5")]
+    same, note = ptx_listing(PTX, "\n".join([*marked, '\t.file\t1 "x"']))
+    assert note == EXACT and same.lines == (0, 7, 8, 8) and same.text == PTX
+    marked[4] = "\tsub.f32 \t%f4, %f1, %f1;"
+    other, note = ptx_listing(PTX, "\n".join(marked))
+    assert other.lines == (0, 7, 0, 8) and "1 of 4 lines" in note
 
 
 @needs_numba_cuda
