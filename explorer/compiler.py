@@ -31,7 +31,7 @@ from explorer.options import Options
 from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from explorer.passes.pipeline.own_passes import placed
 from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.pipeline.progress import listener
@@ -97,7 +97,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),
         Step("keep integer weights", Stage.LEGALIZED, keep_integer_weights),
         Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
-        Step("put channels last", Stage.LEGALIZED, choose_layout),
+        Step("put channels last", Stage.LEGALIZED, ChooseLayout(device.kind != "gpu")),
         Step("fold copies of layouts", Stage.LEGALIZED, fold_copies),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("update in place", Stage.LEGALIZED, update_in_place),

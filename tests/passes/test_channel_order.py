@@ -13,7 +13,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import reads
 from explorer.ir.program import Program
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from tests.passes.programs import Shape, keeps_values, legalized, weights
 
 node = helper.make_node
@@ -57,25 +57,25 @@ def steps(program: Program) -> set[int]:
 @pytest.mark.parametrize("factor", [2, 3])
 def test_a_pixel_shuffle_reads_what_lies_dense(tmp_path: Path, factor: int) -> None:
     before = upsampled(tmp_path, "CRD", factor=factor)
-    after = keeps_values(choose_layout, before)
+    after = keeps_values(ChooseLayout(), before)
     assert max(steps(after)) == 1
     assert any(name.endswith(".shuffled") for name in after.constants)
 
 
 def test_depth_first_channels_lie_well_already(tmp_path: Path) -> None:
-    after = keeps_values(choose_layout, upsampled(tmp_path, "DCR"))
+    after = keeps_values(ChooseLayout(), upsampled(tmp_path, "DCR"))
     assert not any(name.endswith(".shuffled") for name in after.constants)
 
 
 def test_what_others_read_keeps_its_order(tmp_path: Path) -> None:
-    after = keeps_values(choose_layout, upsampled(tmp_path, "CRD", more="z"))
+    after = keeps_values(ChooseLayout(), upsampled(tmp_path, "CRD", more="z"))
     assert not any(name.endswith(".shuffled") for name in after.constants)
 
 
 def test_the_old_constant_keeps_its_value(tmp_path: Path) -> None:
     before = upsampled(tmp_path, "CRD")
     bias = before.constants["b"].array.copy()
-    after = choose_layout(before)
+    after = ChooseLayout()(before)
     np.testing.assert_array_equal(before.constants["b"].array, bias)
     moved = next(c.array for n, c in after.constants.items() if n.startswith("b.shuffled"))
     assert sorted(moved) == sorted(bias)

@@ -16,7 +16,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from explorer.relax import deduce, legalize
 from tests.passes.programs import LIGHT, Shape, keeps_values, kernels, legalized, views, weights
 
@@ -234,7 +234,7 @@ def test_a_border_of_an_axis_of_one_element_stays_a_border(
     nodes = [node("Conv", ["x", "w"], ["y"], **attributes)]
     constants = {"w": weights(channels, inner, *[3] * len(image))}
     before = legalized(tmp_path, nodes, {"x": (batch, channels, *image)}, ["y"], constants)
-    keeps_values(lambda p: fold_copies(choose_layout(p)), before)
+    keeps_values(lambda p: fold_copies(ChooseLayout()(p)), before)
 
 
 @pytest.mark.parametrize("first", ["Tile", "Reshape"])

@@ -21,7 +21,7 @@ from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.copies.copy_maps import copy_map
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from explorer.passes.layout.memory_order import Order
 from explorer.passes.layout.permute import permute
 from explorer.relax import deduce, legalize
@@ -57,7 +57,7 @@ def kernel_of(program: Program, name: str, place: int = 0) -> Kernel:
 
 @pytest.mark.parametrize("shape", [(2, 4, 8, 8), ("n", 4, 8, 8)])
 def test_channels_lie_last_in_every_kernel(tmp_path: Path, shape: Shape) -> None:
-    after = keeps_values(choose_layout, block(tmp_path, shape))
+    after = keeps_values(ChooseLayout(), block(tmp_path, shape))
     n = after.main.params[0].type
     assert isinstance(n, Tensor)
     for binding in after.main.body[:-1]:
@@ -69,26 +69,26 @@ def test_channels_lie_last_in_every_kernel(tmp_path: Path, shape: Shape) -> None
 
 def test_convolutions_are_contractions_only_when_channels_lie_last(tmp_path: Path) -> None:
     before = block(tmp_path)
-    after = choose_layout(before)
+    after = ChooseLayout()(before)
     assert contraction(kernel_of(before, "conv").computes[0]) is None
     for place in (0, 2):
         assert contraction(kernel_of(after, "conv", place).computes[0]) is not None
 
 
 def test_depthwise_weights_move_and_packed_weights_stay(tmp_path: Path) -> None:
-    after = choose_layout(block(tmp_path))
+    after = ChooseLayout()(block(tmp_path))
     assert kernel_of(after, "conv", 0).shape("weight") == (8, 4, 3, 3)
     assert kernel_of(after, "conv", 1).shape("weight")[-1] == 8
 
 
 def test_a_flattened_image_is_summed_where_it_lies(tmp_path: Path) -> None:
-    after = choose_layout(block(tmp_path))
+    after = ChooseLayout()(block(tmp_path))
     assert views(after) == 0
     assert len(kernel_of(after, "gemm").computes[0].reduce) == 3
 
 
 def test_an_image_of_few_channels_is_read_where_it_lies(tmp_path: Path) -> None:
-    assert kernels(choose_layout(block(tmp_path))).count("transpose") == 0
+    assert kernels(ChooseLayout()(block(tmp_path))).count("transpose") == 0
 
 
 def test_an_image_of_many_channels_is_copied_once_at_the_border(tmp_path: Path) -> None:
@@ -99,13 +99,13 @@ def test_an_image_of_many_channels_is_copied_once_at_the_border(tmp_path: Path) 
     ]
     constants = {"w1": weights(16, 16, 3, 3), "w2": weights(4, 16, 3, 3, seed=1)}
     before = legalized(tmp_path, nodes, {"x": (1, 16, 6, 6)}, ["y"], constants)
-    assert kernels(keeps_values(choose_layout, before)).count("transpose") == 1
+    assert kernels(keeps_values(ChooseLayout(), before)).count("transpose") == 1
 
 
 def test_an_output_keeps_its_layout(tmp_path: Path) -> None:
     nodes = [node("Conv", ["x", "w"], ["y"]), node("Relu", ["y"], ["z"])]
     before = legalized(tmp_path, nodes, {"x": (1, 3, 6, 6)}, ["y", "z"], {"w": weights(4, 3, 3, 3)})
-    after = keeps_values(choose_layout, before)
+    after = keeps_values(ChooseLayout(), before)
     assert kernels(after) == ["conv", "transpose", "relu", "transpose"]
 
 
@@ -121,7 +121,7 @@ def test_windows_between_transposes_are_walked_as_their_results_lie(
     ]
     constants = {"w": weights(8, 8 // group, 3, 3), "b": weights(8)}
     before = fold_copies(legalized(tmp_path, nodes, {"x": (1, 6, 7, 8)}, ["y"], constants))
-    after = keeps_values(choose_layout, before)
+    after = keeps_values(ChooseLayout(), before)
     for name in ("conv", "max_pool"):
         for c in kernel_of(after, name).computes:
             assert c.axes[-1].extent == 8 and c.target[-1] == var(c.axes[-1].name)
@@ -130,20 +130,20 @@ def test_windows_between_transposes_are_walked_as_their_results_lie(
 def test_an_output_of_one_pixel_needs_no_copy(tmp_path: Path) -> None:
     nodes = [node("Conv", ["x", "w"], ["a"]), node("GlobalAveragePool", ["a"], ["y"])]
     before = legalized(tmp_path, nodes, {"x": (1, 3, 6, 6)}, ["y"], {"w": weights(4, 3, 3, 3)})
-    after = keeps_values(choose_layout, before)
+    after = keeps_values(ChooseLayout(), before)
     assert views(after) == 1 and kernels(after).count("transpose") == 0
 
 
 def test_a_program_without_convolution_is_left_alone(tmp_path: Path) -> None:
     nodes = [node("MatMul", ["x", "w"], ["a"]), node("Softmax", ["a"], ["y"])]
     before = legalized(tmp_path, nodes, {"x": (2, 3, 4, 5)}, ["y"], {"w": weights(5, 6)})
-    assert choose_layout(before).functions == before.functions
+    assert ChooseLayout()(before).functions == before.functions
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1"])
 def test_light_models_have_no_copy(name: str) -> None:
     program = legalize(deduce(load(str(LIGHT / f"light_{name}.onnx")).program))
-    assert kernels(choose_layout(fold_copies(program))).count("transpose") == 0
+    assert kernels(ChooseLayout()(fold_copies(program))).count("transpose") == 0
 
 
 @given(st.permutations(range(4)), st.permutations(range(4)))
@@ -208,7 +208,7 @@ def moves_only(program: Program) -> list[str]:
 @pytest.mark.parametrize("shape", [(2, 5, 3, 40), ("n", 5, 3, 40)])
 def test_pixels_that_are_rows_for_a_while_stay_pixels(tmp_path: Path, shape: Shape) -> None:
     before = fold_copies(normed(tmp_path, shape))
-    after = fold_copies(keeps_values(choose_layout, before))
+    after = fold_copies(keeps_values(ChooseLayout(), before))
     assert moves_only(after) == []
     calls = [b.expr for b in after.main.body if isinstance(b.expr, KernelCall)]
     images = [

@@ -17,7 +17,7 @@ from explorer.ir.stage import Stage
 from explorer.ir.text.program_text import print_program
 from explorer.passes.copies.concat_in_place import write_concats_in_place
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from explorer.passes.pipeline.pipeline import Step, run_steps
 from explorer.passes.simplify.common_subexpressions import share_common_subexpressions
 from explorer.passes.simplify.dead_code import remove_dead_code
@@ -40,7 +40,7 @@ STEPS = (
     Step("subexpressions", Stage.LEGALIZED, share_common_subexpressions),
     Step("batch norm", Stage.LEGALIZED, fold_batch_norm),
     Step("copies", Stage.LEGALIZED, fold_copies),
-    Step("layout", Stage.LEGALIZED, choose_layout),
+    Step("layout", Stage.LEGALIZED, ChooseLayout()),
     Step("concat", Stage.LEGALIZED, write_concats_in_place),
     Step("clean up", Stage.LEGALIZED, remove_dead_code),
 )
@@ -78,7 +78,7 @@ def test_copies_as_text(tmp_path: Path, snapshot: Snapshot) -> None:
 
 
 def test_layout_as_text(tmp_path: Path, snapshot: Snapshot) -> None:
-    snapshot("passes/layout.txt", both(choose_layout, block(tmp_path)))
+    snapshot("passes/layout.txt", both(ChooseLayout(), block(tmp_path)))
 
 
 def test_batch_norm_as_text(tmp_path: Path, snapshot: Snapshot) -> None:

@@ -25,7 +25,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ops.reference.evaluate import evaluate, evaluate_kernel
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.relax import deduce, legalize
@@ -45,7 +45,7 @@ V100 = data_sheet("v100")
 
 def kernels_of(program: Program) -> Program:
     """The program in kernels, as Welder is given it."""
-    return remove_dead_code(choose_layout(fold_copies(remove_dead_code(legalize(deduce(program))))))
+    return remove_dead_code(ChooseLayout()(fold_copies(remove_dead_code(legalize(deduce(program))))))
 
 
 def weld(program: Program, policy: str, device: Device = DEVICE, **options: object) -> Program:

@@ -13,7 +13,7 @@ from onnx import helper
 
 from explorer.ir.program import Program
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
 from explorer.roller.transform import Price
 from explorer.welder import Weld
@@ -25,7 +25,7 @@ WELD = Weld(DEVICE, Price(DEVICE))
 
 
 def welded(program: Program) -> Program:
-    return keeps_values(WELD, choose_layout(fold_copies(fold_batch_norm(program))))
+    return keeps_values(WELD, ChooseLayout()(fold_copies(fold_batch_norm(program))))
 
 
 def mean_of_squares(x: str, y: str) -> list[onnx.NodeProto]:

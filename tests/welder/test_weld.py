@@ -12,7 +12,7 @@ from explorer.frontends.load import load
 from explorer.ir.program import Program
 from explorer.ops.reference.evaluate import evaluate
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.relax import deduce, legalize
@@ -26,7 +26,7 @@ MODELS = ["tiny_bert", "tiny_gpt2", "tiny_llama", "tiny_resnet18", "tiny_mobilen
 
 def legal(name: str) -> Program:
     program = legalize(deduce(load(DATA / f"{name}.onnx").program))
-    return remove_dead_code(choose_layout(fold_copies(remove_dead_code(program))))
+    return remove_dead_code(ChooseLayout()(fold_copies(remove_dead_code(program))))
 
 
 def weld(program: Program, **options: object) -> Program:

@@ -14,7 +14,7 @@ import explorer
 import explorer.np as enp
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.passes.copies.copies import fold_copies
-from explorer.passes.layout.layout import choose_layout
+from explorer.passes.layout.layout import ChooseLayout
 from explorer.roller import Price
 from explorer.welder import Weld
 from tests.passes.programs import legalized, weights
@@ -42,7 +42,7 @@ def joined(tmp_path: Path, cache_bytes: int) -> bool:
         for m in known.levels
     )
     device = replace(known, levels=levels)
-    after = Weld(device, Price(device))(choose_layout(fold_copies(before)))
+    after = Weld(device, Price(device))(ChooseLayout()(fold_copies(before)))
     graph = after.decisions.tile_graph
     assert graph is not None
     return any({"a", "y"} <= set(g.members) for g in graph.groups)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,30 +49,36 @@ from explorer.passes.pipeline.registry import compiler_pass
 @compiler_pass(
     "layout", paper="Liu et al. 2019, Optimizing CNN model inference on CPUs, section 3.2"
 )
-def choose_layout(program: Program) -> Program:
+@dataclass(frozen=True, slots=True)
+class ChooseLayout:
     """After: where there is a convolution, channels lie dense, windows are iterated over as their
     results lie in memory, and channels that are shuffled into pixels lie in the order of the
     pixels; inputs and outputs of the program lie as before.
 
     `y[n, o, h, w] = sum over c: x[n, c, h, w] * w[o, c]` becomes `y[n, h, w, o] = sum over c: x[n,
     h, w, c] * w[o, c]`. No kernel is known by name: index maps and loop orders are permuted,
-    weights that are not packed move at compile time.
+    weights move at compile time. `packs`: but those that contractions pack, which a GPU does not.
     """
-    constants = dict(program.constants)
-    for function in program.functions:
-        if has_windows(function):
-            made = _Layout(program, function, constants).function_after()
-            program = program.with_function(made)
-    return order_channels(replace(program, constants=constants))
+
+    packs: bool = True
+
+    def __call__(self, program: Program) -> Program:
+        """The program in the new order."""
+        constants = dict(program.constants)
+        for function in program.functions:
+            if has_windows(function):
+                made = _Layout(program, function, constants, self.packs).function_after()
+                program = program.with_function(made)
+        return order_channels(replace(program, constants=constants))
 
 
 class _Layout:
     """One function while its values get their order in memory."""
 
     def __init__(
-        self, program: Program, function: Function, constants: dict[str, Constant]
+        self, program: Program, function: Function, constants: dict[str, Constant], packs: bool
     ) -> None:
-        self.program, self.constants = program, constants
+        self.program, self.constants, self.packs = program, constants, packs
         self.given = _given(program, function)
         made = _views_into_stores(program, function, self.given)
         self.function = _views_into_readers(program, made, self.given)
@@ -131,7 +137,7 @@ class _Layout:
         if not names and not has_window(call.kernel):
             self.body.append(binding)
             return
-        kernel, moved = permute(call.kernel, names, weights)
+        kernel, moved = permute(call.kernel, names, weights, self.packs)
         args = tuple(
             self._weights(a, moved[t], binding.origin)
             if t in moved

@@ -28,13 +28,13 @@ def moves_memory(shape: Sequence[Dim], order: Order) -> bool:
 
 
 def permute(
-    kernel: Kernel, orders: Mapping[str, Order], weights: AbstractSet[str]
+    kernel: Kernel, orders: Mapping[str, Order], weights: AbstractSet[str], packing: bool = True
 ) -> tuple[Kernel, dict[str, Order]]:
     """The same values from tensors in new orders, and the orders that weights must come in.
 
     `orders` are those of the kernel's own tensor names. Loops run in the order of what they write,
     inner tensors lie in the order of what reads them, and weights in the order of the loops, but
-    constants that a contraction packs.
+    constants that a contraction packs, if it does (`packing`).
     """
     chosen = dict(orders)
     computes = list(kernel.computes)
@@ -42,7 +42,7 @@ def permute(
         c = computes[n]
         rank = len(kernel.shape(c.out))
         computes[n] = c = _with_axes(c, chosen.get(c.out, tuple(range(rank))), chosen, weights)
-        packs = contractions(replace(kernel, computes=tuple(computes)))[n] is not None
+        packs = packing and contractions(replace(kernel, computes=tuple(computes)))[n] is not None
         for read in reads(c.expr):
             inner = read.tensor not in kernel.inputs and read.tensor not in chosen
             if inner or (read.tensor in weights and read.tensor not in chosen):

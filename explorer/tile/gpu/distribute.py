@@ -99,11 +99,16 @@ def placed(s: Statement, threads: int) -> Statement:
 
 
 def _dealt(body: Statement, spans: Sequence[Span], threads: int) -> Statement:
-    """Loops over these, dealt out: as many threads as there are go to the last one first."""
+    """Loops over these, dealt out: as many threads as there are go to the last one first, to the
+    others no more than they need for as many rounds.
+    """
     loops: list[tuple[Span, int]] = []
     left = max(1, threads)
     for span in reversed(spans):
         count = min(left, int(span.size)) if isinstance(span.size, int) else left
+        if loops and isinstance(span.size, int) and count:
+            rounds = -(-span.size // count)
+            count = -(-span.size // rounds)
         left //= count
         loops.append((span, count))
     for span, count in loops:
