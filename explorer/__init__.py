@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from explorer.compiler import compile
     from explorer.compiler import device_of as device
     from explorer.devices.catalogue import device_names
+    from explorer.differences.changes import difference
     from explorer.frontends.functions import function
     from explorer.frontends.load import load
     from explorer.frontends.model import Model
@@ -57,6 +58,7 @@ _HOME = {
     "compiler_pass": ("explorer.passes.pipeline.registry", "compiler_pass"),
     "device": ("explorer.compiler", "device_of"),
     "device_names": ("explorer.devices.catalogue", "device_names"),
+    "difference": ("explorer.differences.changes", "difference"),
     "evaluate": ("explorer.gradients", "evaluate"),
     "fit": ("explorer.training.runs.fit", "fit"),
     "forget_pass": ("explorer.passes.pipeline.registry", "forget_pass"),
@@ -98,6 +100,7 @@ __all__ = [
     "counters",
     "device",
     "device_names",
+    "difference",
     "evaluate",
     "fit",
     "forget_pass",
