@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -563,6 +564,14 @@ def test_explain_one_operator_shows_every_choice_and_why_not(shell: Shell) -> No
     code, out, _ = shell("explain", RESNET, "--op", "node_Conv_92")
     assert code == 0
     assert "merges weighed" in out and "refused" in out and "registers" in out
+
+
+def test_merges_are_told_under_the_names_of_the_graph(shell: Shell) -> None:
+    light = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
+    code, out, _ = shell("explain", str(light), "--op", "Conv 7", "--stage", "welder")
+    assert code == 0
+    assert "Relu 4 into Conv 7" in out and "join Conv 5 too" in out
+    assert not re.search(r"\br\d+ into r\d+", out)
 
 
 def test_an_operator_that_is_not_there_is_answered_with_near_ones(shell: Shell) -> None:

@@ -70,13 +70,25 @@ def show(
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
     measured: bool = False,
+    step: str = "",
+    against: Compiled | None = None,
 ) -> Room | Rooms:
     """One room (`widgets.rooms.gallery.PICTURES`), about a source operator where one is named;
-    `measured` times the tiles that Roller's rooms offer, and the ways of a crossing point.
+    `measured` times the tiles that Roller's rooms offer, and the ways of a crossing point. `step`
+    is what "changes" and "side_by_side" begin with, or they compare `c` with `against`.
     """
     from widgets.page import shell
 
-    return shell.show(c, room, op, sizes=sizes, inputs=inputs, measured=measured)
+    return shell.show(
+        c,
+        room,
+        op,
+        sizes=sizes,
+        inputs=inputs,
+        measured=measured,
+        step=step,
+        against=against,
+    )
 
 
 def data(
@@ -87,12 +99,19 @@ def data(
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
     measured: bool = False,
+    step: str = "",
+    against: Compiled | None = None,
 ) -> Any:
-    """The rows behind a room's picture, without Jupyter; `measured` as in `show`."""
+    """The rows behind a room's picture, without Jupyter; `measured`, `step` and `against` as in
+    `show`.
+    """
     from widgets.rooms.gallery import named
+    from widgets.session.looked_at import look_at
 
     picture = named(room)
-    return picture.draw(_session(c, picture, op, sizes, inputs, measured), op)[0]
+    session = _session(c, picture, op, sizes, inputs, measured)
+    look_at(session, step, against)
+    return picture.draw(session, op)[0]
 
 
 def figure(

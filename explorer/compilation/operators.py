@@ -107,6 +107,24 @@ def call_labels(known: Sequence[Operator], program: Program) -> Mapping[str, str
     return found
 
 
+def value_labels(known: Sequence[Operator], program: Program) -> Mapping[str, str]:
+    """What each value of a program is called by a reader: as the heaviest of the source operators
+    that make it. Values of which nothing is known have no entry.
+    """
+    place = {o.name: i for i, o in enumerate(known)}
+    found: dict[str, str] = {}
+    for _, b in program.bindings():
+        first = head(known[i] for i in sorted(place[o] for o in b.origin if o in place))
+        if first is not None:
+            found |= {v.name: first.label for v in b.vars}
+    return found
+
+
+def in_words(text: str, names: Mapping[str, str]) -> str:
+    """A sentence with values under other names, as `r4 into r7: join r5 too`."""
+    return re.sub(r"[^\s,:]+", lambda word: names.get(word[0], word[0]), text)
+
+
 def call_family(binding: Binding, ops: Iterable[Operator]) -> str:
     """The family of a call: its heaviest operator's, unless it only moves data or leaves us."""
     kind, first = family(binding), head(ops)

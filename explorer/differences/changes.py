@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from explorer.differences.listed import Listed, Node, Source, listed, numbered
@@ -15,31 +15,36 @@ from explorer.differences.pairing import Pairs, what
 from explorer.differences.signature import kernel_text, loop_text
 from explorer.differences.words import expr_words, loop_words
 from explorer.ir.calls import KernelCall
-from explorer.ir.program import Program
+from explorer.ir.program import Binding, Program
+
+Label = Callable[[Binding], str]
 
 
-def difference(before: Any, after: Any) -> Difference:
+def difference(
+    before: Any, after: Any, *, label: Label = lambda binding: binding.name
+) -> Difference:
     """What two programs have different, by structure and not by line: the operators, kernels and
     loops that were added, removed, changed or moved. Values that only have another name are no
     difference.
 
     Each is a program, or a compilation, whose last program is meant: `c.snapshots` has the programs
-    before and after each step.
+    before and after each step. `label` is what the words of a difference call a binding.
     """
     first, second = (getattr(x, "program", x) for x in (before, after))
-    return _of_programs(first, second)
+    return _of_programs(first, second, label)
 
 
-def _of_programs(before: Program, after: Program) -> Difference:
+def _of_programs(before: Program, after: Program, label: Label) -> Difference:
     if before is after:
         return Difference((), sum(1 for _ in before.bindings()), 0)
     constants = numbered(before, after)
     pairs = Pairs(listed(before, constants[0]), listed(after, constants[1]))
-    return _Rows(pairs).all()
+    return _Rows(pairs, label).all()
 
 
 class _Rows:
-    def __init__(self, pairs: Pairs) -> None:
+    def __init__(self, pairs: Pairs, label: Label) -> None:
+        self.label = label
         self.pairs, self.before, self.after = pairs, pairs.before, pairs.after
         self.out_of_order = set(_moved(pairs))
         self.words = {a: self._words(a, b) for a, b in pairs.of_before.items()}
@@ -70,7 +75,7 @@ class _Rows:
     def _where(self, a: int, moved: Sequence[str]) -> tuple[str, ...]:
         """Where that is now which has no pair."""
         if a in self.pairs.within:
-            return (f"now part of {_name(self.after, self.pairs.within[a])}",)
+            return (f"now part of {self.label(self.after.nodes[self.pairs.within[a]].binding)}",)
         return (f"its loops are now in {', '.join(moved)}",) if moved else ()
 
     def _differs(self, a: int) -> bool:
@@ -90,7 +95,7 @@ class _Rows:
     def _moved_words(self, old: Node, new: Node) -> tuple[str, ...]:
         if self.pairs.functions.get(old.function.name) == new.function.name:
             return ("stands elsewhere",)
-        one, other = (_owner(x, n) for x, n in ((self.before, old), (self.after, new)))
+        one, other = (self._owner(x, n) for x, n in ((self.before, old), (self.after, new)))
         return (f"moved from {one} to {other}",)
 
     def _words(self, a: int, b: int) -> tuple[str, ...]:
@@ -108,7 +113,7 @@ class _Rows:
     def _read(self, one: Source, other: Source, place: int) -> str:
         if one[0] == other[0] == "constant":
             return f"reads another constant (number {place})"
-        old, new = _source(self.before, one), _source(self.after, other)
+        old, new = self._source(self.before, one), self._source(self.after, other)
         return f"reads {new} in place of {old} (number {place})"
 
     def _loops(self) -> tuple[tuple[dict[int, list[Change]], ...], dict[int, list[str]]]:
@@ -140,7 +145,7 @@ class _Rows:
                     rows[1][nest.node.at].append(row)
                 continue
             rows[1][nest.node.at] += self._loop(mate, nest)
-            name = nest.node.binding.name
+            name = self.label(nest.node.binding)
             if mate.node.at not in self.pairs.of_before and name not in moved[mate.node.at]:
                 moved[mate.node.at].append(name)
         return rows, moved
@@ -150,7 +155,7 @@ class _Rows:
         same = loop_text(old.loop)[0] == loop_text(new.loop)[0]
         words = () if same else tuple(loop_words(old.loop, new.loop))
         if not here:
-            words += (f"from kernel {old.node.binding.name}",)
+            words += (f"from kernel {self.label(old.node.binding)}",)
         if not (here and same):
             kind: Kind = "moved" if same else "changed"
             yield Change(kind, "loop", _place(old.node, old), _place(new.node, new), words)
@@ -167,12 +172,30 @@ class _Rows:
             other.kernel
         )
 
+    def _owner(self, of: Listed, node: Node) -> str:
+        """The function that a binding is in, by who runs it."""
+        if node.function.name == of.program.main.name:
+            return "the main function"
+        caller = of.callers.get(node.function.name)
+        if caller is None:
+            return node.function.name
+        return f"a body of {self.label(of.nodes[caller].binding)}"
+
+    def _source(self, of: Listed, source: Source) -> str:
+        kind, at, k = source
+        if kind == "value":
+            binding = of.nodes[int(at)].binding
+            return self.label(binding) if len(binding.vars) == 1 else binding.vars[k].name
+        if kind == "input":
+            return of.program.function(str(at)).params[k].name
+        return "a constant" if kind == "constant" else str(at)
+
     def _outputs(self) -> Iterator[Change]:
         one, other = (x.outputs[x.program.main.name] for x in (self.before, self.after))
         names = self.after.program.main.output_names
         for k, (a, b) in enumerate(zip(one, other)):
             if not self.pairs.corresponds(a, b):
-                said = f"{_source(self.after, b)} in place of {_source(self.before, a)}"
+                said = f"{self._source(self.after, b)} in place of {self._source(self.before, a)}"
                 name = names[k] if k < len(names) else f"number {k + 1}"
                 yield Change("changed", "output", None, _end(self.after, b), (f"{name} is {said}",))
 
@@ -213,23 +236,6 @@ def _place(node: Node, nest: Nest | None = None) -> Place:
 
 def _name(of: Listed, at: int) -> str:
     return of.nodes[at].binding.name
-
-
-def _owner(of: Listed, node: Node) -> str:
-    """The function that a binding is in, by who runs it."""
-    if node.function.name == of.program.main.name:
-        return "the main function"
-    caller = of.callers.get(node.function.name)
-    return node.function.name if caller is None else f"a body of {_name(of, caller)}"
-
-
-def _source(of: Listed, source: Source) -> str:
-    kind, at, k = source
-    if kind == "value":
-        return of.nodes[int(at)].binding.vars[k].name
-    if kind == "input":
-        return of.program.function(str(at)).params[k].name
-    return "a constant" if kind == "constant" else str(at)
 
 
 def _end(of: Listed, source: Source) -> Place | None:

@@ -49,11 +49,14 @@ class Change:
     words: tuple[str, ...] = ()
 
     @property
-    def place(self) -> Place:
-        """Where it is now, or where it was."""
-        found = self.after or self.before
-        assert found is not None, "a change is of something"
-        return found
+    def place(self) -> Place | None:
+        """Where it is now, or where it was; None of an output that no binding makes."""
+        return self.after or self.before
+
+    @property
+    def name(self) -> str:
+        """The value that is made there, or the loop's tensor."""
+        return self.place.name if self.place else ""
 
     @property
     def ops(self) -> frozenset[str]:
@@ -62,7 +65,7 @@ class Change:
         return frozenset[str]().union(*(p.ops for p in both if p is not None))
 
     def __str__(self) -> str:
-        said = f"{self.kind} {self.what} {self.place.name}"
+        said = f"{self.kind} {self.what} {self.name}".rstrip()
         return f"{said}: {'; '.join(self.words)}" if self.words else said
 
 

@@ -19,6 +19,7 @@ from explorer.ops.lowering import UNROLL, Lowering
 from explorer.ops.rules import in_rule
 from explorer.ops.site import Site
 from explorer.ops.widening import lower
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.deduction.known import is_known
@@ -78,7 +79,12 @@ class _Function:
         body: list[Binding] = []
         for binding in self.function.body:
             if isinstance(binding.expr, OpCall):
-                body += self.operator(binding, binding.expr)
+                made = self.operator(binding, binding.expr)
+                body += made
+                record = RECORDS.get(binding.expr.op)
+                matched(
+                    record.lower if record else legalize, (binding,), tuple(made), binding.expr.op
+                )
             else:
                 body.append(binding)
         return replace(self.function, body=tuple(body))

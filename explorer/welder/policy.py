@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.calls import Var
 from explorer.ir.decisions.candidate import Candidate, Refusal
+from explorer.passes.matched import is_recorded, matched
 from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.welder.groups.duplicated_columns import in_blocks, spread
 from explorer.welder.groups.eviction import evicted_us
@@ -54,7 +55,11 @@ class ByPairs:
                 continue
             by_hand = facts.connect.get(arg.name, "")
             producer = groups.pop(arg.name)
+            before = group
             group = taken(group, producer, arg, both, facts.device, by_hand)
+            if is_recorded():
+                pair = (producer.binding, before.binding)
+                matched(self.verdict, pair, (group.binding,), "weld two kernels")
             refused.clear()
 
     def _weigh(

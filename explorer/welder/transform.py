@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 
 from explorer.cost.bound import bind_kernel, sizes_of
 from explorer.devices.model import Device
+from explorer.differences.signature import kernel_text
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.tile_graph import FusionGroup, TileEdge, TileGraph
 from explorer.ir.kernels.in_place import overwritten
+from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
+from explorer.passes.matched import is_recorded, matched
 from explorer.passes.pipeline.own_policy import Asked
 from explorer.welder.groups.groups import Facts, Group, alone
 from explorer.welder.groups.loop_rows import loop_rows
@@ -74,6 +77,8 @@ class Weld:
         else:
             found = tuple(policy(kernels, facts))
         groups = {g.name: g for g in found}
+        if is_recorded():
+            _tell_normal_forms(f, groups)
         body = tuple(
             _welded(b, groups[b.name]) if isinstance(b.expr, KernelCall) else b
             for b in f.body
@@ -119,6 +124,16 @@ def _check(options: Options, device: Device, program: Program) -> None:
                 expected=", ".join(known),
                 found=level,
             )
+
+
+def _tell_normal_forms(f: Function, groups: dict[str, Group]) -> None:
+    """Tell of the kernels that stay alone, and are written otherwise from here on."""
+    for b in f.body:
+        group = groups.get(b.name)
+        if group is None or len(group.members) > 1 or not isinstance(b.expr, KernelCall):
+            continue
+        if kernel_text(group.with_origins) != kernel_text(b.expr.kernel):
+            matched(normalise, (b,), (_welded(b, group),), "put into normal form")
 
 
 def _welded(binding: Binding, group: Group) -> Binding:

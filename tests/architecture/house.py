@@ -18,7 +18,7 @@ def program(session: Session, step: str) -> str:
     """The program after a step, as the house writes it."""
     names = [s.name for s in session.now.compiled.snapshots]
     lines = session.answer("program", {"step": names.index(step)})["lines"]
-    return "\n".join(text for _, _, text, _, _ in lines)
+    return "\n".join(text for _, _, text, *_ in lines)
 
 
 def knob(session: Session, name: str) -> Any:

@@ -38,7 +38,7 @@ def program(*body: Binding, outputs: tuple[str, ...] = (), **constants: np.ndarr
 
 
 def told(found: Difference) -> list[tuple[str, str, str]]:
-    return [(c.kind, c.what, c.place.name) for c in found.changes]
+    return [(c.kind, c.what, c.name) for c in found.changes]
 
 
 CHAIN = (bind("a", "Exp", "x"), bind("b", "Neg", "a"), bind("c", "Mul", "b", "y"))
@@ -118,6 +118,12 @@ def test_another_output_is_a_difference() -> None:
         "output",
         ("number 1 is b in place of c",),
     )
+
+
+def test_an_output_may_be_an_input_or_a_constant() -> None:
+    given = program(*CHAIN, outputs=("x",))
+    found = difference(program(*CHAIN), given)
+    assert str(found) == "changed output: number 1 is x in place of c"
 
 
 def test_constants_are_told_apart_by_their_values_not_their_names() -> None:

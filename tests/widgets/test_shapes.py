@@ -91,7 +91,7 @@ def test_loops_and_buffers_of_a_symbol_are_counted_and_shown() -> None:
 
 def test_of_many_values_those_around_the_operator_are_drawn_and_the_rest_is_counted() -> None:
     rows = shapes.data(Found(), {"n": 3})
-    values = tuple(replace(rows.values[0], name=f"value_{i}", ops=(f"op_{i}",)) for i in range(60))
+    values = tuple(replace(rows.values[0], label=f"value_{i}", ops=(f"op_{i}",)) for i in range(60))
     body = shapes_picture.figure(replace(rows, values=values), "op_41").body
     drawn = re.findall(r">(value_\d+)<", body)
     assert len(drawn) == shapes_picture.SHOWN and "value_41" in drawn

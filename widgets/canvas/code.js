@@ -10,8 +10,9 @@ const WORDS = {
 };
 const CLASS = ["", "cm", "str", "k", "str", "fn"];
 
-/** A line with its words coloured; `help(word)` says what an instruction does. */
-function coloured(text, language, help) {
+/** A line with its words coloured, those that `changed` says, as [from, to], marked; `help(word)` says what an instruction does. */
+function coloured(text, language, help, changed) {
+  if (changed?.length) return marked(coloured(text, language, help), changed);
   const parts = [];
   let last = 0;
   for (const match of text.matchAll(WORDS[language])) {
@@ -24,7 +25,24 @@ function coloured(text, language, help) {
   return parts;
 }
 
-/** A scrolling list of lines: {number, mark, text, family, ops}. `lit(line)` says whether a line is of the selection, `at(line)` whether it was itself selected; `step(by)` goes to a line near it; `help(word)` says what an instruction does. */
+/** Parts of a line, cut where a changed word begins or ends. */
+function marked(parts, changed) {
+  const found = [];
+  let at = 0;
+  for (const part of parts) {
+    const text = part.textContent ?? part, kind = part.className;
+    for (let from = 0; from < text.length;) {
+      const in_ = changed.find(([a, b]) => at + from >= a && at + from < b), next = in_ ? in_[1] : Math.min(...changed.map(([a]) => a).filter(a => a > at + from), Infinity);
+      const to = Math.min(text.length, next - at), piece = text.slice(from, to);
+      found.push(in_ ? h("mark", { class: kind }, piece) : kind ? h("span", { class: kind }, piece) : piece);
+      from = to;
+    }
+    at += text.length;
+  }
+  return found;
+}
+
+/** A scrolling list of lines: {number, mark, text, family, ops, words}. `lit(line)` says whether a line is of the selection, `at(line)` whether it was itself selected; `step(by)` goes to a line near it; `help(word)` says what an instruction does. */
 export function codeView({ label, lit, pick, hover, at = () => false, step = null, help = () => null }) {
   const rows = h("div", { class: "rows" }), mini = h("div", { class: "mini", "aria-hidden": "true" });
   const box = h("div", { class: "code", role: "group", tabindex: "0", "aria-label": label }, rows);
@@ -39,13 +57,13 @@ export function codeView({ label, lit, pick, hover, at = () => false, step = nul
     if (window_) { window_.style.top = `${box.scrollTop / all * 100}%`; window_.style.height = `${Math.min(1, box.clientHeight / all) * 100}%`; }
   };
   const row = (line, i) => {
-    const kind = { "+": " add", "-": " del" }[line.mark] ?? "", on = lit(line) ? " lit" : "", own = at(line);
+    const kind = { "+": " add", "-": " del", gap: " gap" }[line.mark] ?? "", on = lit(line) ? " lit" : "", own = at(line);
     return h("div", {
       class: `ln${kind}${on}${own ? " at" : ""}`, style: `top:${i * HIGH}px`, "data-line": i, "aria-current": own ? "true" : null, onclick: () => (line.ops.length || step) && pick(line.ops, line),
       onpointerenter: () => hover(line.ops), onpointerleave: () => hover([]),
-    }, h("span", { class: "no" }, String(line.number)), h("span", { class: "df" }, { "-": "−" }[line.mark] ?? line.mark),
+    }, h("span", { class: "no" }, String(line.number)), h("span", { class: "df" }, { "-": "−", gap: "" }[line.mark] ?? line.mark),
       h("span", { class: "or", style: line.family ? `background:var(--f-${line.family.replace(/ /g, "-")})` : "" }),
-      h("span", {}, coloured(line.text, language, help)));
+      h("span", {}, coloured(line.text, language, help, line.words)));
   };
   const marks = () => {
     const found = [];
@@ -66,7 +84,7 @@ export function codeView({ label, lit, pick, hover, at = () => false, step = nul
     step(by);
   });
   return {
-    box, mini,
+    box, mini, high: HIGH,
     /** Show other lines; the place is kept where `keep` says so. */
     show(next, nextLanguage, keep = false) {
       lines = next; language = nextLanguage;

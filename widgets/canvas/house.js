@@ -34,8 +34,8 @@ export function mount(el, host) {
     room: saved.room ?? "",
   };
   const operators = () => host.get("operators") ?? [], calls = () => host.get("calls") ?? [], known = host.get("pictures");
-  /** The pictures of the stage, the first one first; a stage that has none shows the wall, and the code's begin with it. */
-  const pictures = () => { const own = known.filter(p => p.stage === state.stage); return own.length && state.stage !== "EMITTED" ? own : [...known.filter(p => p.live === "wall"), ...own]; };
+  /** The pictures of the stage, the first one first, those of every stage last; a stage that has none shows the wall, and the code's begin with it. */
+  const pictures = () => { const own = known.filter(p => p.stage === state.stage), all = known.filter(p => p.every); return [...(own.length && state.stage !== "EMITTED" ? [] : known.filter(p => p.live === "wall")), ...own, ...all]; };
   let lit = new Set(), busy = 0, cleanups = [];
 
   const ctx = {
@@ -64,7 +64,7 @@ export function mount(el, host) {
   const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: source.head };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
-  const rooms = roomsView({ host, code: columns, pictures: known, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args) }, picture);
+  const rooms = roomsView({ host, code: columns, pictures: known, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), toStep, enter }, picture);
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
     pane("g", "Dataflow graph", graph.box), pane("w", "Picture", wall.box, legend), pane("p", "Program text", program.box, program.mini),
@@ -125,9 +125,9 @@ export function mount(el, host) {
     const cell = strip.querySelector("[aria-current]");
     if (cell && strip.scrollWidth > strip.clientWidth) strip.scrollLeft = cell.offsetLeft - (strip.clientWidth - cell.offsetWidth) / 2;
   }
-  function stage(name) {
+  function stage(name, at = -1) {
     const cells = host.get("stages") ?? [];
-    state.stage = name; state.step = -1;
+    state.stage = name; state.step = at;
     strip.querySelectorAll(".stage").forEach((node, i) => cells[i].stage === name ? node.setAttribute("aria-current", "step") : node.removeAttribute("aria-current"));
     strip.querySelectorAll(".stage").forEach((node, i) => { node.tabIndex = cells[i].stage === name ? 0 : -1; });
     shown(); remember(); text(); picture_();
@@ -136,13 +136,21 @@ export function mount(el, host) {
 
   // Program and kernel
   let reads = { text: 0, picture: 0 };
-  const rows = list => list.map(([mark, number, text, family, ops]) => ({ mark, number, text, family: family && ops.length && family !== "layout" ? operators()[headOf(ops)][3] : family, ops }));
+  const rows = list => list.map(([mark, number, text, family, ops, , words]) => ({ mark, number, text, words, family: family && ops.length && family !== "layout" ? operators()[headOf(ops)][3] : family, ops }));
+  /** The step on show: the one chosen, else the stage's last one that did something, else the last one before the stage; -1 where there is none. */
+  function stepOn() {
+    const cells = host.get("stages") ?? [], here = cells.findIndex(c => c.stage === state.stage), { steps = [], did = [] } = cells[here] ?? {};
+    return steps.includes(state.step) ? state.step : did.at(-1) ?? steps.at(-1) ?? cells.slice(0, Math.max(here, 0)).flatMap(c => c.steps).at(-1) ?? -1;
+  }
+  /** Go to a step, and so to its stage. */
+  function toStep(at) {
+    const cell = (host.get("stages") ?? []).find(c => c.steps.includes(at));
+    if (cell) stage(cell.stage, at);
+  }
   async function text() {
     const cell = (host.get("stages") ?? []).find(c => c.stage === state.stage), number = ++reads.text;
-    const steps = cell?.steps ?? [], all = host.get("steps") ?? [];
-    const before = (host.get("stages") ?? []).findIndex(c => c === cell), earlier = (host.get("stages") ?? []).slice(0, before).flatMap(c => c.steps).at(-1) ?? -1;
-    const at = steps.includes(state.step) ? state.step : steps.at(-1) ?? earlier;
-    const chooser = steps.length > 1 ? h("select", { "aria-label": "Step", onchange: e => { state.step = Number(e.target.value); text(); } }, steps.map(i => h("option", { value: i, selected: i === at }, all[i]))) : h("span", { class: "s cut", style: "font-size:11px" }, !cell?.ran ? "" : at < 0 ? "as it was imported" : steps.length ? `after ${all[at]}` : `unchanged, as after ${all[at]}`);
+    const steps = cell?.steps ?? [], all = host.get("steps") ?? [], at = stepOn();
+    const chooser = steps.length > 1 ? h("select", { "aria-label": "Step", onchange: e => toStep(Number(e.target.value)) }, steps.map(i => h("option", { value: i, selected: i === at }, all[i]))) : h("span", { class: "s cut", style: "font-size:11px" }, !cell?.ran ? "" : at < 0 ? "as it was imported" : steps.length ? `after ${all[at]}` : `unchanged, as after ${all[at]}`);
     put(heads.p, h("h2", {}, "Program"), narrow("p"), chooser, h("span", { class: "sp" }), tabs([[false, "After"], [true, "Diff"]], state.diff, diff => { state.diff = diff; remember(); text(); }, "Program"));
     if (cell?.ran === false) { program.show([{ mark: " ", number: 0, text: "# this stage was not run", family: "", ops: [] }], "program"); counted.program = 0; status(); return; }
     try {
@@ -150,7 +158,7 @@ export function mount(el, host) {
       if (number !== reads.text) return;
       const failed = (data.failed ? [data.failed] : []).map(text => ({ mark: "-", number: 0, text: `# the check failed: ${text}`, family: "", ops: [] }));
       const lines = [...failed, ...rows(data.lines)], left = lines.filter(l => l.mark !== "-");
-      const shown = !steps.length ? left.map(l => ({ ...l, mark: " " })) : state.diff ? around(lines) : [...failed, ...left];
+      const plain = left.map(l => ({ ...l, words: null })), shown = !steps.length ? plain.map(l => ({ ...l, mark: " " })) : state.diff ? around(lines) : [...failed, ...plain];
       program.show(shown, "program"); counted.program = program.light(); status();
     } catch (error) { if (number === reads.text) program.show([{ mark: " ", number: 0, text: `# ${error.sentence ?? error}`, family: "", ops: [] }], "program"); }
   }
@@ -168,7 +176,7 @@ export function mount(el, host) {
     const mine = pictures(), shown = mine.find(p => p.name === state.room) ?? mine[0], number = ++reads.picture, own = shown.live === "wall";
     const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
     put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt" }, wall.measured ? "planned is outlined, measured filled" : !wall.bricks() ? "" : runs() ? "planned; not measured yet" : "a prediction") : h("span", { class: "s cut opt", title: shown.words }, shown.words),
-      h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, mine.length > 1 ? tabs(mine.map(p => [p.name, p.title, p.words]), shown.name, enter, "Picture") : h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
+      h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, mine.length > 1 ? tabs(tabsOf(mine, shown), shown.name, enter, "Picture") : h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
       own && runs() && !wall.measured && wall.bricks() ? h("button", { class: "btn", type: "button", title: "Run what is planned here, and time it (M)", onclick: remeasure }, "Measure") : null,
       rooms.saving(shown.name, state.table, own && !state.table ? wall.canvas : null),
       h("button", { class: "btn", type: "button", "aria-pressed": String(body.classList.contains("big")), title: "Give the picture the whole height (E)", onclick: enlarge }, body.classList.contains("big") ? "Smaller" : "Larger"));
@@ -176,6 +184,11 @@ export function mount(el, host) {
     tableButton?.setAttribute("aria-pressed", String(state.table));
     if (own && !state.table) { picture.hidden = true; wall.draw(); times(); return; }
     draw(shown.name, number);
+  }
+  /** A tab for each picture of the stage; those of every stage have one together, and tabs of their own below it. */
+  function tabsOf(mine, shown) {
+    const all = mine.filter(p => p.every), name = shown.every ? shown.name : all[0]?.name;
+    return [...mine.filter(p => !p.every).map(p => [p.name, p.title, p.words]), ...(name ? [[name, "Step", all.map(p => p.title).join(", ")]] : [])];
   }
   const draw = lastOnly(async (room, number) => {
     const done = number === reads.picture && await rooms.show(room, state.table);

@@ -1,20 +1,24 @@
 // A room's picture with what belongs to it: the choice of device and tile, the stepper, the form to try a tile; or its table.
-import { h, put, clamp, scrolls } from "./dom.js";
+import { h, put, clamp, scrolls, tabs } from "./dom.js";
 import { chartView } from "./chart.js";
 import { stepperBar } from "./stepper.js";
 import { tuningView } from "./tuning.js";
 import { weldView } from "./weld.js";
+import { sidesView } from "./sides.js";
+import { matchesView } from "./matches.js";
 import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 
 /** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
-  const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
+  const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), all = known, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
   let asked = 0, steps = null, shown = null, scale = 1;
   scrolls(picture, () => `${known[shown?.room]?.title ?? "Picture"}, scrolls`);
   let running = null; // what a button began: its name, its job, and what the button says meanwhile
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
 
   const weld = weldView({ host: ctx.host, device: () => viewOf(ctx.pictures.find(p => p.live === "levels").name).device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
+
+  const stepping = { host: ctx.host, say: ctx.say, op: ctx.op, pick: ops => ctx.pick(ops) }, sides = sidesView(stepping), matches = matchesView(stepping);
 
   const charted = { host: ctx.host, say: ctx.say, op: ctx.op, names: ctx.names, take: patch => choose(patch.more ? { more: { ...viewOf(shown.room).more, ...patch.more } } : patch), pick: names => ctx.pick(names.map(name => ctx.names().indexOf(name)).filter(op => op >= 0)) };
   const chart = chartView(charted), lower = chartView(charted); // of the picture and of the one below
@@ -25,8 +29,15 @@ export function roomsView(ctx, picture) {
     if (found.about !== kernel) { found.about = kernel; found.rank = -1; }
     return found;
   }
+  /** What of the steps is on show: the one that the page is at, or what was chosen here. */
+  function stepOf(more) {
+    const step = ctx.step?.() ?? -1;
+    return more.against === "A" || step < 0 ? more : { ...more, step };
+  }
   function question(room, table) {
-    const view = viewOf(room), { family } = known[room], extra = family ? { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more } : {};
+    const view = viewOf(room), { family } = known[room];
+    if (family === "steps") return ctx.host.ask("picture", { room, op: -1, ...stepOf(view.more) });
+    const extra = family ? { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more } : {};
     return ctx.host.ask("picture", { room, op: table && !(view.device || family && ctx.host.alive) ? -1 : ctx.op(), ...extra });
   }
 
@@ -50,8 +61,17 @@ export function roomsView(ctx, picture) {
     below.innerHTML = more ? more.data.svg : "";
     const over = !table && data.figure ? chart : null, under = more?.data.figure ? lower : null, focused = [chart, lower].find(c => c.box.contains(c.box.getRootNode().activeElement));
     if (!table) steps = stepperBar(drawn);
-    const code = !table && known[room].live === "code" ? ctx.code : null, live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null;
-    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, code?.box, over?.box, (table || data.svg) && !code ? drawn : null, under?.box, more ? below : null);
+    const code = !table && known[room].live === "code" ? ctx.code : null, live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null, both = !table && known[room].live === "sides";
+    if (both) {
+      const { against, step = data.controls.more[0][3] } = stepOf(view.more);
+      await (against === "A" ? sides.load("versus", {}) : step >= 0 ? sides.load("program", { step }) : sides.load("imported", {}));
+      if (number !== asked) return false;
+      steps = sides;
+    }
+    const each = live && known[room].live === "matches" && await matches.load(stepOf(view.more).step ?? data.controls.more[0][3]) ? matches : null;
+    if (number !== asked) return false;
+    steps = each ?? steps;
+    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, both ? sides.box : each?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !code ? drawn : null, under?.box, more ? below : null);
     if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
     if (form === tuning.box) tuning.load(ctx.op());
     code?.load();
@@ -82,11 +102,13 @@ export function roomsView(ctx, picture) {
   function controls(found, op) {
     if (!found?.devices) return;
     const { devices, device, tiles, rank, first = 0, note, more = [], action = [] } = found, has = ctx.host.has ?? (() => true), live = ctx.host.alive;
+    const move = (name, value) => name === "step" && ctx.toStep ? ctx.toStep(value) : choose({ more: { ...viewOf(shown.room).more, [name]: value } });
     const known = devices.filter(d => d === device || live || has("picture", { room: shown.room, op, device: d }));
     const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
-    put(bar, h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
+    const room = shown.room, beside = ctx.enter && all[room].every ? ctx.pictures.filter(p => p.every) : [];
+    put(bar, beside.length > 1 ? tabs(beside.map(p => [p.name, p.title, p.words]), room, ctx.enter, "Picture of the step") : null, !known.length ? null : h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
       tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
-      more.map(([name, title, options, at]) => h("label", {}, h("span", {}, title), h("select", { "aria-label": title, disabled: !live, onchange: e => choose({ more: { ...viewOf(shown.room).more, [name]: options[e.target.selectedIndex] } }) }, options.map((o, i) => h("option", { selected: i === at }, String(o) || "as chosen"))))),
+      more.map(([name, title, options, at, texts = options]) => h("label", {}, h("span", {}, title), h("select", { "aria-label": title, disabled: !live && name !== "step", onchange: e => move(name, options[e.target.selectedIndex]) }, options.map((o, i) => h("option", { selected: i === at }, String(texts[i]) || "as chosen"))))),
       action.length && live ? h("button", { class: "btn", type: "button", "data-action": action[0], onclick: () => act(action) }, running?.name === action[0] ? running.said : action[1]) : null,
       note ? h("span", { class: "note" }, note) : null);
   }
@@ -155,7 +177,7 @@ export function roomsView(ctx, picture) {
     /** How what is shown can be saved: a table as CSV, a canvas as a picture of points too, a drawing in any way. */
     saving: (room, table, canvas = null) => saving(table ? ["csv"] : canvas ? ["png", "csv"] : ["png", "svg", "csv"], format => save(format, room, table, canvas)),
     /** The selection has changed. */
-    light: () => { chart.light(); lower.light(); },
+    light: () => { chart.light(); lower.light(); for (const one of [sides, matches]) if (one.box.isConnected) one.light(); },
     within: root => { chart.within(root); lower.within(root); },
     close: () => { chart.close(); lower.close(); },
     /** A step on or back, where the picture has steps. */

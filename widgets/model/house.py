@@ -16,6 +16,7 @@ from explorer.compilation.operators import (
     is_call,
     label_of,
     operators,
+    value_labels,
 )
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
@@ -71,18 +72,22 @@ class House:
         """What a binding of any step is called: as the call of the last program that it is, else as
         the heaviest of the source operators that it computes.
         """
-        return self.labels.get(binding) or label_of(self.operators, ops) or binding
+        return self.labels.get(binding) or self.heaviest(ops) or binding
+
+    def heaviest(self, ops: Collection[str]) -> str:
+        """What computes these source operators is called; "" where none of them is known."""
+        mine = sorted(self.order[o] for o in ops if o in self.order)
+        return label_of([self.operators[n] for n in mine], ops)
 
     @cached_property
-    def _apart(self) -> Mapping[str, frozenset[str]]:
-        """The source operators of each binding before kernels were welded."""
+    def values(self) -> Mapping[str, str]:
+        """What each value is called, of those that there were before kernels were welded."""
         steps = [s.before for s in self.compiled.snapshots if s.stage == Stage.WELDED]
-        program = steps[0] if steps else self.compiled.program
-        return {b.name: b.origin for _, b in program.bindings()}
+        return value_labels(self.operators, steps[0] if steps else self.compiled.program)
 
     def member(self, binding: str) -> str:
         """What a kernel is called that was welded into another."""
-        return label_of(self.operators, self._apart.get(binding, ())) or binding
+        return self.values.get(binding, binding)
 
     def kernel_of(self, op: str) -> str:
         """What the call that computes an operator is called; "" where there is none."""

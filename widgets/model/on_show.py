@@ -23,7 +23,8 @@ class View:
     """Which device a picture is about, "" for the one that was compiled for, and which of the tiles
     to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
     bricks a share and which rKernels, "" and 0 for those in use; for Grinder's which loop, and what
-    a launch and a barrier are supposed to take; for that of sizes which symbol.
+    a launch and a barrier are supposed to take; for that of sizes which symbol; for those of steps
+    which step, -1 for the largest, and what its program is compared with.
     """
 
     device: str = ""
@@ -36,6 +37,8 @@ class View:
     launch: str = ""
     barrier: str = ""
     symbol: str = ""
+    step: int = -1
+    against: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +51,15 @@ class Walls:
 
 
 class OnShow(Protocol):
-    """A compilation at a binding of its symbols, its walls and its memory plan; for Welder, Roller
-    and Rammer which device and tile, what was moved by hand, the tiles and the ways of loops that
-    were timed, and what else a picture's clock said.
+    """A compilation at a binding of its symbols, and A, which it is compared with; its walls and
+    its memory plan; for Welder, Roller and Rammer which device and tile, what was moved by hand,
+    the tiles and the ways of loops that were timed, and what else a picture's clock said.
     """
 
     @property
     def now(self) -> Setting: ...
+    @property
+    def pinned(self) -> Setting: ...
     @property
     def house(self) -> House: ...
     @property

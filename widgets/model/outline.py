@@ -65,7 +65,7 @@ def lines(program: Program) -> list[Line]:
     for function in program.functions:
         found.append(Line(_signature(function)))
         for binding in function.body:
-            found += _binding(binding, program)
+            found += binding_lines(binding)
         outputs = ", ".join(v.name for v in function.outputs)
         found.append(Line(f"  return {outputs}"))
     return found
@@ -76,7 +76,8 @@ def _signature(function: Function) -> str:
     return f"def {function.name}({params}):"
 
 
-def _binding(binding: Binding, program: Program) -> Iterator[Line]:
+def binding_lines(binding: Binding) -> Iterator[Line]:
+    """A binding, and below it what its kernel computes and its tile."""
     ops = tuple(sorted(binding.origin))
     kind = family(binding) if is_call(binding) else ""
     names = ", ".join(v.name for v in binding.vars)

@@ -23,7 +23,7 @@ Draw = Callable[[OnShow, str], Drawn]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Pictures that share what their controls choose: of tiles, of groups, of walls or of loops.
+    """Pictures that share what their controls choose: of tiles, groups, walls, loops or steps.
 
     `controls(on_show, op)` is what may be chosen, with what is on show; `about(on_show, op)` are
     the source operators of what is shown. `heaviest(on_show, count)` are the calls that matter
@@ -31,7 +31,7 @@ class Family:
     picture is about the whole program.
     """
 
-    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes"]
+    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes", "steps"]
     controls: Callable[[OnShow, str], Mapping[str, Any]]
     about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()
     heaviest: Callable[[OnShow, int], tuple[str, ...]] | None = None
@@ -61,13 +61,14 @@ class Picture:
     """One picture: `name` stands in links, `title` on its tab, and `words` say in a sentence what
     it shows. `draw(on_show, op)` makes it, about a source operator where one is named.
 
-    It stands under the tab of `stage`; None where it is shown on its own alone. `family` says what
-    its controls choose, None where it has none; `about` what of the selection it is about: one of
-    its operators, the kernel that computes it, or "" for the whole program.
+    It stands under the tab of `stage`, or of `every` one; else it is shown on its own alone.
+    `family` says what its controls choose, None where it has none; `about` what of the selection it
+    is about: one of its operators, the kernel that computes it, or "" for the whole program.
 
     `live` is what a page with a kernel adds: the "wall" that is drawn in the page in its place, the
-    form of a "tile" to try, that of "levels" to move values to, or the "code" of a kernel whose
-    lines are linked; `clock` is what it can measure.
+    form of a "tile" to try, that of "levels" to move values to, the "code" of a kernel whose lines
+    are linked, "sides" that scroll together, or "matches" that are gone through; `clock` is what it
+    can measure.
     `below` stands below it. `of_run`: it shows what a run did, so that one is made before it is
     shown `measured`.
     """
@@ -79,12 +80,13 @@ class Picture:
     stage: Stage | None = None
     family: Family | None = None
     about: Literal["", "operator", "kernel"] = ""
-    live: Literal["", "wall", "tile", "levels", "code"] = ""
+    live: Literal["", "wall", "tile", "levels", "code", "sides", "matches"] = ""
     below: Picture | None = None
     of_run: bool = False
     clock: Clock | None = None
+    every: bool = False
 
-    def told(self) -> dict[str, str]:
+    def told(self) -> dict[str, str | bool]:
         """What a page is told of it."""
         return {
             "name": self.name,
@@ -94,6 +96,7 @@ class Picture:
             "family": self.family.name if self.family else "",
             "live": self.live,
             "below": self.below.name if self.below else "",
+            "every": self.every,
         }
 
 

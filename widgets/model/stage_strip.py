@@ -16,7 +16,8 @@ OPTIONAL = frozenset({Stage.DIFFERENTIATED})  # shown only where it did somethin
 
 @dataclass(frozen=True, slots=True)
 class StageCell:
-    """One stage and its steps (positions in `Compilation.snapshots`).
+    """One stage and its steps (positions in `Compilation.snapshots`); `did` are those of them that
+    changed the program or, where none did, decided something.
 
     `changes` counts the bindings of the program after it that were not there before, `decided` says
     whether decisions were taken; `checked` is None where nothing was checked.
@@ -31,6 +32,7 @@ class StageCell:
     checked: None | bool | str
     ran: bool = True
     decided: bool = False
+    did: tuple[int, ...] = ()
 
 
 def data(c: Compiled) -> tuple[StageCell, ...]:
@@ -38,13 +40,15 @@ def data(c: Compiled) -> tuple[StageCell, ...]:
     return tuple(
         _cell(c, stage)
         for stage in Stage
-        if stage not in OPTIONAL or any(s.stage == stage and _did(s) for s in c.snapshots)
+        if stage not in OPTIONAL or any(s.stage == stage and did(s) for s in c.snapshots)
     )
 
 
 def _cell(c: Compiled, stage: Stage) -> StageCell:
     steps = tuple(i for i, s in enumerate(c.snapshots) if s.stage == stage)
     mine = [c.snapshots[i] for i in steps]
+    changed = [i for i in steps if changes(c.snapshots[i].before, c.snapshots[i].after)]
+    decided = [i for i in steps if did(c.snapshots[i])]
     return StageCell(
         stage.name,
         PROMISES[stage],
@@ -55,6 +59,7 @@ def _cell(c: Compiled, stage: Stage) -> StageCell:
         _checked(mine),
         ran=bool(mine) or stage <= c.program.stage,
         decided=any(map(_decided, mine)),
+        did=tuple(changed or decided),
     )
 
 
@@ -77,5 +82,6 @@ def _decided(step: Snapshot) -> bool:
     return step.before.decisions is not step.after.decisions
 
 
-def _did(step: Snapshot) -> bool:
+def did(step: Snapshot) -> bool:
+    """Whether a step changed the program, or decided something of it."""
     return _decided(step) or changes(step.before, step.after) > 0

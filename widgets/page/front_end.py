@@ -34,6 +34,8 @@ MODULES = (
     "stepper",
     "tuning",
     "weld",
+    "sides",
+    "matches",
     "rooms",
     "room",
     "house",

@@ -45,6 +45,9 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
     ask("imported")
     for step in range(len(session.now.compiled.snapshots)):
         ask("program", step=step)
+    for picture in (p for p in gallery.PICTURES if p.every):
+        for step in range(len(session.now.compiled.snapshots)):
+            ask("picture", room=picture.name, op=-1, step=step)
     for op in range(len(session.house.operators)):
         ask("operator", op=op)
     for call in range(len(session.house.calls) if code else 0):

@@ -29,6 +29,7 @@ from widgets.page.opening import opened
 from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
 from widgets.session import state
+from widgets.session.looked_at import look_at
 from widgets.session.session import Session
 from widgets.session.timing.comparing import has_code
 from widgets.session.timing.jobs import error_parts
@@ -178,7 +179,7 @@ def _with_still(bundle: Any, figure: Svg, text: str, image: bytes = b"") -> Any:
     return bundle
 
 
-SYSTEMS = {
+SYSTEMS: dict[Stage | None, str] = {
     Stage.TASKED: "Grinder",
     Stage.WELDED: "Welder",
     Stage.ROLLED: "Roller",
@@ -187,11 +188,11 @@ SYSTEMS = {
 
 
 def _opens(picture: Picture) -> bool:
-    """Whether all pictures of its stage are shown with it: it is the first one of a system, or one
-    with a slider.
+    """Whether all pictures of its stage are shown with it: it is the first one of a system, one
+    with a slider, or one of every stage.
     """
     first = picture.stage in SYSTEMS and gallery.of_stage(picture.stage)[0] == picture
-    return first or picture.family in (LOOPS, TRIPS)
+    return first or picture.every or picture.family in (LOOPS, TRIPS)
 
 
 class Rooms(Asked):
@@ -208,12 +209,11 @@ class Rooms(Asked):
     op = _part()
 
     def __init__(self, session: Session, first: Picture, op: str) -> None:
-        assert first.stage is not None
-        pictures = gallery.of_stage(first.stage)
+        pictures = gallery.beside(first)
         self.still = [p for p in pictures if p is first or p.family]  # the others are for the page
         names = [o.name for o in session.house.operators]
         mine = _about(session, first, op)
-        title = f"{SYSTEMS[first.stage]}, {session.now.compiled.model.name}"
+        title = f"{SYSTEMS.get(first.stage, 'Steps')}, {session.now.compiled.model.name}"
         at = names.index(mine) if mine in names else -1
         told = {"rooms": [p.told() for p in pictures], "room": first.name, "glossary": meanings()}
         labels = [o.label for o in session.house.operators]
@@ -303,6 +303,8 @@ def show(
     sizes: Mapping[str, int] | None = None,
     inputs: Arrays | None = None,
     measured: bool = False,
+    step: str = "",
+    against: Compiled | None = None,
 ) -> Room | Rooms:
     """One room, about a source operator where one is named. `measured` times the tiles of
     Roller's rooms, and the ways of a crossing point."""
@@ -312,6 +314,7 @@ def show(
         session.run_once()
     if measured:
         session.time_shown(picture, op)
+    look_at(session, step, against)
     if _opens(picture):
         return Rooms(session, picture, op)
     drawn = picture.draw(session, op)

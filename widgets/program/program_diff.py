@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from explorer.ir.program import Program
+from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Table
 from widgets.draw.theme import family_token
 from widgets.model.on_show import OnShow
-from widgets.model.outline import Line, lines
+from widgets.model.outline import Line, binding_lines, lines
 from widgets.model.picture import Drawn, Picture
+from widgets.program.changed_words import Spans, aligned, spans
 
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
     """`mark` is " ", "+" (only after) or "-" (only before); `number` counts in the program that the
-    line is of.
+    line is of. Of a line that changed, `mate` is the position of its other self, and `words` where
+    in it the words are that the other has not.
     """
 
     mark: str
@@ -27,6 +29,8 @@ class DiffLine:
     text: str
     ops: tuple[str, ...] = ()
     family: str = ""
+    mate: int = -1
+    words: Spans = ()
 
 
 def data(before: Program, after: Program) -> tuple[DiffLine, ...]:
@@ -34,7 +38,7 @@ def data(before: Program, after: Program) -> tuple[DiffLine, ...]:
     old, new = lines(before), lines(after)
     if before is after or old == new:
         return tuple(_line(" ", i, line) for i, line in enumerate(new))
-    return tuple(_merged(old, new))
+    return tuple(_mated(_merged(old, new)))
 
 
 def _merged(old: Sequence[Line], new: Sequence[Line]) -> list[DiffLine]:
@@ -52,6 +56,33 @@ def _merged(old: Sequence[Line], new: Sequence[Line]) -> list[DiffLine]:
         for _, b, block in after[b0:b1]:
             found += [_line("+", b + i, line) for i, line in enumerate(block)]
     return found
+
+
+def of_bindings(before: Sequence[Binding], after: Sequence[Binding]) -> tuple[DiffLine, ...]:
+    """The same of some bindings of each program."""
+    old, new = ([x for b in part for x in binding_lines(b)] for part in (before, after))
+    return tuple(_mated(_merged(old, new)))
+
+
+def _mated(rows: list[DiffLine]) -> list[DiffLine]:
+    """The rows, those that went and those that came in their place paired as far as they are
+    alike.
+    """
+    at = 0
+    while at < len(rows):
+        if rows[at].mark == " ":
+            at += 1
+            continue
+        end = next((n for n in range(at, len(rows)) if rows[n].mark == " "), len(rows))
+        gone = [n for n in range(at, end) if rows[n].mark == "-"]
+        came = [n for n in range(at, end) if rows[n].mark == "+"]
+        for i, j in aligned([rows[n].text for n in gone], [rows[n].text for n in came]):
+            a, b = gone[i], came[j]
+            first, second = spans(rows[a].text, rows[b].text)
+            rows[a] = replace(rows[a], mate=b, words=first)
+            rows[b] = replace(rows[b], mate=a, words=second)
+        at = end
+    return rows
 
 
 Block = tuple[str, int, list[Line]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TypeVar
 
 from explorer.ir.annotations import defined_by, symbols_in
 from explorer.ir.calls import KernelCall, MatchCast, Var
@@ -39,7 +40,9 @@ class SymbolRow:
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """A value: `known` is one of KNOWN; `bytes` is under the present sizes."""
+    """A value, and its `label`, what readers call it; `known` is one of KNOWN; `bytes` is under the
+    present sizes.
+    """
 
     name: str
     annotation: str
@@ -48,17 +51,29 @@ class ValueRow:
     bytes: int
     ops: tuple[str, ...]
     symbols: tuple[str, ...] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class UseRow:
-    """A kernel call with its loops, or a buffer with the formula of its bytes."""
+    """A kernel call with its loops, or a buffer with the formula of its bytes; its `label` is what
+    readers call it.
+    """
 
     name: str
     text: str
     symbols: tuple[str, ...]
     ops: tuple[str, ...]
     bytes: int = 0
+    label: str = ""
+
+
+Called = Callable[[tuple[str, ...]], str]
+
+
+def unnamed(ops: tuple[str, ...]) -> str:
+    """Nothing is called otherwise than the program does."""
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +87,15 @@ class ShapeRows:
     lowered: bool
 
 
-def data(c: Compiled, sizes: Mapping[str, int], plan: MemoryPlan | None = None) -> ShapeRows:
-    """The values of the program after deduction, the loops of the last one, the plan's buffers."""
+def data(
+    c: Compiled,
+    sizes: Mapping[str, int],
+    plan: MemoryPlan | None = None,
+    called: Called = unnamed,
+) -> ShapeRows:
+    """The values of the program after deduction, the loops of the last one, the plan's buffers.
+    `called` is what readers call what comes from some source operators, "" where they do not.
+    """
     program, last = typed(c), c.program
     values = _values(program)
     defined = _definitions(program)
@@ -96,11 +118,18 @@ def data(c: Compiled, sizes: Mapping[str, int], plan: MemoryPlan | None = None) 
     )
     return ShapeRows(
         tuple(symbols),
-        tuple(_value(where, v, b, known) for where, v, b in values),
-        loops,
-        buffers,
+        tuple(_labelled(_value(where, v, b, known), called) for where, v, b in values),
+        tuple(_labelled(row, called) for row in loops),
+        tuple(_labelled(row, called) for row in buffers),
         last.stage >= Stage.LEGALIZED,
     )
+
+
+Row = TypeVar("Row", ValueRow, UseRow)
+
+
+def _labelled(row: Row, called: Called) -> Row:
+    return replace(row, label=called(row.ops) or row.name)
 
 
 def typed(c: Compiled) -> Program:

@@ -21,15 +21,17 @@ T = TypeVar("T")
 def table(rows: ShapeRows) -> Table:
     """One row a symbol, a value, a kernel's loops, and a buffer."""
     symbols: list[tuple[Cell, ...]] = [
-        (s.name, "symbol", s.bounds, s.defined, f"{s.now}{' (assumed)' * s.assumed}", 0)
+        (s.name, "symbol", s.bounds, s.defined, f"{s.now}{' (assumed)' * s.assumed}", 0, "")
         for s in rows.symbols
     ]
-    values = [(v.name, "value", v.annotation, v.known, v.now, v.bytes) for v in rows.values]
-    loops = [(u.name, "loops", u.text, "", "", 0) for u in rows.loops]
-    buffers = [(u.name, "buffer", u.text, "", "", u.bytes) for u in rows.buffers]
+    values = [
+        (v.label, "value", v.annotation, v.known, v.now, v.bytes, v.name) for v in rows.values
+    ]
+    loops = [(u.label, "loops", u.text, "", "", 0, u.name) for u in rows.loops]
+    buffers = [(u.label, "buffer", u.text, "", "", u.bytes, u.name) for u in rows.buffers]
     described: tuple[Sequence[ValueRow | UseRow], ...] = (rows.values, rows.loops, rows.buffers)
     return Table(
-        ("name", "is a", "annotation", "known or defined", "now", "bytes"),
+        ("name", "is a", "annotation", "known or defined", "now", "bytes", "in the program"),
         (*symbols, *values, *loops, *buffers),
         (*(() for _ in symbols), *(row.ops for part in described for row in part)),
         f"{count_text(len(symbols), 'symbol')}, "
@@ -141,10 +143,10 @@ def _value(v: ValueRow, y: float) -> list[str]:
         label(
             12,
             y,
-            fit(v.name, 196, mono=True),
-            "mono i",
+            fit(v.label, 196),
+            "i",
             ops=v.ops,
-            title=v.name,
+            title=v.name if v.label == v.name else f"{v.label}: {v.name} in the program",
         ),
         label(
             216, y, fit(v.annotation, 206, mono=True), "mono", symbols=v.symbols, title=v.annotation
@@ -162,19 +164,23 @@ def _use(u: UseRow, y: float) -> list[str]:
         label(
             12,
             y,
-            fit(u.name, 196, mono=True),
-            "mono i",
+            fit(u.label, 196),
+            "i",
             ops=u.ops,
-            title=u.name,
+            title=u.name if u.label == u.name else f"{u.label}: {u.name} in the program",
         ),
         label(216, y, fit(u.text, room, mono=True), "mono", symbols=u.symbols, title=u.text),
         label(RIGHT, y, size_text(u.bytes) if u.bytes else "", "i", anchor="end"),
     ]
 
 
+def _rows(s: OnShow) -> ShapeRows:
+    return shapes.data(s.now.compiled, dict(s.now.sizes), s.plan, s.house.heaviest)
+
+
 def _draw(s: OnShow, op: str) -> Drawn:
     sizes = s.now.sizes
-    rows = s.house.kept("relax", sizes, lambda: shapes.data(s.now.compiled, dict(sizes), s.plan))
+    rows = s.house.kept("relax", sizes, lambda: _rows(s))
     return rows, figure(rows, op), table(rows)
 
 

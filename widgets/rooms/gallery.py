@@ -34,10 +34,13 @@ from widgets.model.house import Part, fixed_parts
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.program import (
+    changes_picture,
     dataflow_picture,
     generated_source,
     linked_lines,
+    matches_picture,
     program_diff,
+    side_by_side,
     stages_picture,
 )
 from widgets.rammer import (
@@ -76,6 +79,9 @@ PICTURES: tuple[Picture, ...] = (
     stages_picture.PICTURE,
     dataflow_picture.PICTURE,
     program_diff.PICTURE,
+    changes_picture.PICTURE,
+    side_by_side.PICTURE,
+    matches_picture.PICTURE,
     shapes_picture.PICTURE,
     shape_heap_picture.PICTURE,
     call_boundary_picture.PICTURE,
@@ -140,14 +146,21 @@ def named(name: str) -> Picture:
     raise BadOption(f"there is no room {name[:40]!r}", where=name[:40], expected=known)
 
 
+def beside(picture: Picture) -> tuple[Picture, ...]:
+    """The pictures that stand under the same tab, in order; those of all stages are together."""
+    if picture.every:
+        return tuple(p for p in PICTURES if p.every)
+    return of_stage(picture.stage)
+
+
 def of_stage(stage: Stage | None) -> tuple[Picture, ...]:
-    """The pictures under a stage's tab, in order; those under none for None."""
+    """The pictures under a stage's tab alone, in order; those under none for None."""
     return tuple(p for p in PICTURES if p.stage == stage)
 
 
 def choices() -> tuple[str, ...]:
     """The names of those that the house shows under its stages."""
-    return tuple(p.name for p in PICTURES if p.stage is not None)
+    return tuple(p.name for p in PICTURES if p.stage is not None or p.every)
 
 
 def picture(name: str, on_show: OnShow, op: str = "") -> tuple[Svg, Table]:

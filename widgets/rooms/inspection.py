@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from explorer.compilation.operators import Operator
+from explorer.compilation.operators import Operator, in_words
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.ir.decisions.candidate import Candidate
@@ -236,16 +236,11 @@ def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
         for h in group.handovers
     ]
     rows += [
-        (_merge(house, s.label), s.refused or _taken(s))
+        (in_words(s.label, house.values), in_words(s.refused, house.values) or _taken(s))
         for s in group.steps
         if s.refused or not group.handovers
     ]
     return _section(sentence, (), rows)
-
-
-def _merge(house: House, label: str) -> str:
-    """A merge that was weighed, `a into b`, by what its kernels are called."""
-    return " into ".join(map(house.member, label.split(" into ")))
 
 
 def _taken(step: Candidate[bool]) -> str:

@@ -5,7 +5,7 @@ picture.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from explorer.errors import BadOption
@@ -17,7 +17,7 @@ from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting
 from widgets.model.on_show import OnShow, Times, View, Walls
 from widgets.model.picture import Picture, controls
-from widgets.program import program_diff
+from widgets.program import matches_picture, program_diff
 from widgets.program.generated_source import LANGUAGES, PTX_COMMENT, SourceRows, line_origins
 from widgets.program.generated_source import data as source_data
 from widgets.program.instructions import explained
@@ -36,6 +36,30 @@ def program(s: OnShow, step: int) -> Any:
     return {"lines": _rows(s, lines), "failed": failed}
 
 
+def versus(s: OnShow) -> Any:
+    """The lines of the program on show, and those of A's that went."""
+    lines = program_diff.data(s.pinned.compiled.program, s.now.compiled.program)
+    return {"lines": _rows(s, lines), "failed": ""}
+
+
+def matches(s: OnShow, step: int) -> Any:
+    """The rules of a step, and each of their matches: its rule, its title, what it is about."""
+    item(s.now.compiled.snapshots, step, "step")
+    found = matches_picture.of_step(s, step)
+    return {
+        "rules": [[r.name, r.place, r.line, r.says, r.source] for r in found.rules],
+        "matches": [[r.rule, r.title, r.about, s.house.positions(r.ops)] for r in found.rows],
+        "told": all(r.match.told for r in found.rows),
+    }
+
+
+def match(s: OnShow, step: int, number: int) -> Any:
+    """The part of the program that a match is about, before and after."""
+    item(s.now.compiled.snapshots, step, "step")
+    row = item(matches_picture.of_step(s, step).rows, number, "match")
+    return {"lines": _rows(s, row.lines)}
+
+
 def imported(s: OnShow) -> Any:
     """The lines of the program as it was imported."""
     steps = s.now.compiled.snapshots
@@ -44,7 +68,10 @@ def imported(s: OnShow) -> Any:
 
 
 def _rows(s: OnShow, lines: Sequence[DiffLine]) -> list[Any]:
-    return [[r.mark, r.number, r.text, r.family, s.house.positions(r.ops)] for r in lines]
+    return [
+        [r.mark, r.number, r.text, r.family, s.house.positions(r.ops), r.mate, r.words]
+        for r in lines
+    ]
 
 
 def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
@@ -108,6 +135,11 @@ class Seen:
         return self.on_show.now
 
     @property
+    def pinned(self) -> Setting:
+        """A."""
+        return self.on_show.pinned
+
+    @property
     def house(self) -> House:
         """Its parts."""
         return self.on_show.house
@@ -148,7 +180,8 @@ def picture(
     """
     name = item(s.house.operators, op, "operator").name if op >= 0 else ""
     check_question("picture", _more, more)
-    seen = Seen(s, View(str(device), -1 if rank == -1 else position(rank), **_more(**more)))
+    view = View(str(device), -1 if rank == -1 else position(rank), **_more(**more))
+    seen = Seen(s, _begun(view, s.view))
     mine = gallery.named(room)
     drawn = mine.draw(seen, name)
     found = {**gallery.for_page(mine, drawn), "table": table_part(drawn[2], s.house)}
@@ -157,6 +190,12 @@ def picture(
     if mine.clock is not None:
         found["controls"] = _with_clock(seen, mine, op, name, found.get("controls"))
     return found
+
+
+def _begun(view: View, first: View) -> View:
+    """A view with the step, and what it is compared with, that a page began with."""
+    step = first.step if view.step < 0 else view.step
+    return replace(view, step=step, against=view.against or first.against)
 
 
 def _with_clock(s: Seen, picture: Picture, op: int, name: str, chosen: Any) -> Any:
@@ -181,8 +220,10 @@ def _more(
     launch: str = "",
     barrier: str = "",
     symbol: str = "",
+    step: int = -1,
+    against: str = "",
 ) -> dict[str, Any]:
-    """Which walls, or which loop, from outside."""
+    """Which walls, which loop, or which step, from outside."""
     found = {"policy": str(policy), "units": position(units), "bricks": position(bricks)}
     return found | {
         "kernels": str(kernels),
@@ -190,6 +231,8 @@ def _more(
         "launch": str(launch),
         "barrier": str(barrier),
         "symbol": str(symbol),
+        "step": -1 if step == -1 else position(step),
+        "against": str(against),
     }
 
 
@@ -201,6 +244,9 @@ def library(s: OnShow) -> Binary:
 READERS: Mapping[str, Callable[..., Any]] = {
     "program": program,
     "imported": imported,
+    "matches": matches,
+    "match": match,
+    "versus": versus,
     "kernel": kernel,
     "operator": operator,
     "picture": picture,

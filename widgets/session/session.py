@@ -94,6 +94,11 @@ class Session:
         return self.steps.now.setting
 
     @property
+    def pinned(self) -> Setting:
+        """A, which it is compared with."""
+        return self.steps.pinned.setting
+
+    @property
     def house(self) -> House:
         """Its parts."""
         return self.shown.house

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from explorer.compilation.operators import Operator, call_labels, operators
+from explorer.compilation.operators import Operator, call_labels, operators, value_labels
+from explorer.ir.stage import Stage
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
@@ -16,6 +17,14 @@ PROGRAM = "in the program"  # over the column of names that its text has
 def labels(c: Compilation) -> Mapping[str, str]:
     """The name of each call that a reader meets, by its binding."""
     return call_labels(known(c), c.program)
+
+
+def before_welding(c: Compilation) -> Mapping[str, str]:
+    """The name of each value that a reader meets, of those that there were before kernels were
+    welded.
+    """
+    steps = [s.before for s in c.snapshots if s.stage == Stage.WELDED]
+    return value_labels(known(c), steps[0] if steps else c.program)
 
 
 def known(c: Compilation) -> tuple[Operator, ...]:

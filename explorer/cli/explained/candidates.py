@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 from explorer.cli.text import duration, table
+from explorer.compilation.operators import in_words
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.control import ControlWay
 from explorer.ir.decisions.tiling import Tiling
@@ -14,9 +16,18 @@ from explorer.ir.decisions.tiling import Tiling
 Choice: TypeAlias = Tiling | bool | str | ControlWay | None
 
 
-def candidates(weighed: Sequence[Candidate[Choice]]) -> str:
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
+
+def candidates(weighed: Sequence[Candidate[Choice]], names: Mapping[str, str] = NO_NAMES) -> str:
+    """A table of them; `names` is what readers call the values that they speak of."""
     rows = [
-        (str(n + 1), w.label, "refused" if w.refused else duration(w.cost_us), why(w))
+        (
+            str(n + 1),
+            in_words(w.label, names),
+            "refused" if w.refused else duration(w.cost_us),
+            in_words(why(w), names),
+        )
         for n, w in enumerate(weighed)
     ]
     return table((">", "choice", ">modelled", "because"), rows)

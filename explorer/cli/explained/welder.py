@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
-from explorer.cli.explained.called import PROGRAM, labels
+from explorer.cli.explained.called import PROGRAM, before_welding, labels
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.explained.convolutions import algorithms
 from explorer.cli.explained.find import about, no_such, shortened
@@ -44,8 +44,9 @@ def groups(c: Compilation, op: str | None) -> Answer:
         f"\n  {size(before)} to and from memory apart, {size(after)} welded",
     ]
     if op is not None:
+        names = before_welding(c)
         lines += [
-            f"\n  {called.get(g.name, g.name)}: merges weighed\n{candidates(g.steps)}"
+            f"\n  {called.get(g.name, g.name)}: merges weighed\n{candidates(g.steps, names)}"
             for g in found
             if g.steps
         ]

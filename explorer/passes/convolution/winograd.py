@@ -36,6 +36,7 @@ from explorer.passes.convolution.minimal_filters import F2, F4, ROW3, ROW4, Mini
 from explorer.passes.convolution.row_filters import RowSum, RowTransforms, row_sum
 from explorer.passes.convolution.tile_transforms import Transforms
 from explorer.passes.convolution.window_sums import WindowSum, window_sum
+from explorer.passes.matched import matched
 from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
@@ -249,7 +250,9 @@ def _rewritten(
         return None
     values = given | {computes.filters: filters}
     args = tuple(values[n] for n in kernel.inputs)
-    return replace(binding, expr=replace(call, kernel=kernel, args=args))
+    new = replace(binding, expr=replace(call, kernel=kernel, args=args))
+    matched(way.computes, (binding,), (new,), way.label)
+    return new
 
 
 def _filters(

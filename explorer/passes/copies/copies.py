@@ -28,6 +28,7 @@ from explorer.passes.copies.index_maps import linear
 from explorer.passes.copies.joined_slices import join_slices
 from explorer.passes.copies.row_views import renames_rows, rows_apart, without_units
 from explorer.passes.copies.runs_of_rows import slices_of_runs
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
 
 
@@ -85,6 +86,7 @@ class _Folder:
         for name in reversed(self._order()):
             binding = self.bindings[name]
             if copy_map(binding) and name not in live and name not in self.outputs:
+                matched(_Folder._live, (binding,), ())
                 continue
             kept.append(binding)
             live |= {v.name for v in binding.reads}
@@ -137,6 +139,7 @@ class _Folder:
         both = Binding(copy.vars, call, producer.origin | copy.origin)
         if not are_defined(needed_by(both), self.defined, self.place[old]):
             return
+        matched(store_through, (producer, copy), (both,))
         self.bindings[new] = both
         del self.bindings[old]
         self.place[new] = self.place.pop(old)
@@ -216,8 +219,22 @@ class _Folder:
         binding = self.bindings[name]
         self.uses.subtract(v.name for v in binding.reads)
         self.uses.update(v.name for v in call.args)
-        self.bindings[name] = replace(binding, expr=call, origin=binding.origin | origin)
+        after = replace(binding, expr=call, origin=binding.origin | origin)
+        matched(read_through, (*self._read_of(binding, call), binding), (after,))
+        self.bindings[name] = after
         self._release(v.name for v in binding.reads)
+
+    def _read_of(self, binding: Binding, call: KernelCall) -> tuple[Binding, ...]:
+        """The copies that a kernel read through a chain of them, and reads no more."""
+        kept, found = {v.name for v in call.args}, dict[str, Binding]()
+        todo = [v.name for v in binding.reads]
+        while todo:
+            name = todo.pop()
+            copy = self.bindings.get(name)
+            if copy is not None and name not in kept and copy_map(copy) is not None:
+                found[name] = copy
+                todo += [v.name for v in copy.reads]
+        return tuple(reversed(found.values()))
 
     def _release(self, names: Iterable[str]) -> None:
         """Copies that nothing reads any more no longer count as readers."""
@@ -240,13 +257,17 @@ class _Folder:
     # Sweep 4: a copy that keeps the order of memory is a view, and a view of a view is one view.
 
     def _view_of_source(self, binding: Binding, source: Var, copy: ViewMap) -> None:
+        """A view of a view is a view of what that is of."""
         behind = self.bindings.get(source.name)
         if behind is not None and isinstance(behind.expr, View):
             view = View(behind.expr.arg, simplify(behind.expr.offset + copy.offset))
             origin = binding.origin | behind.origin
-            self.bindings[binding.var.name] = replace(binding, expr=view, origin=origin)
+            after = replace(binding, expr=view, origin=origin)
+            matched(_Folder._view_of_source, (behind, binding), (after,))
+            self.bindings[binding.var.name] = after
 
     def _as_view(self, name: str) -> None:
+        """A copy that keeps the order of memory moves nothing: it is a view."""
         binding = self.bindings.get(name)
         found = None if binding is None else copy_map(binding)
         if binding is None or found is None:
@@ -262,7 +283,9 @@ class _Folder:
             return
         start = linear(copy.index, copy.source).without(gone)
         if start.terms == linear(copy.pattern, copy.result).without(gone).terms:
-            self.bindings[name] = replace(binding, expr=View(source, start.const))
+            after = replace(binding, expr=View(source, start.const))
+            matched(_Folder._as_view, (binding,), (after,))
+            self.bindings[name] = after
 
 
 def _merged_terms(call: KernelCall, name: str) -> int:

@@ -18,6 +18,7 @@ from explorer.ir.program import Binding
 from explorer.ir.shapes.dims import Dim, ShapeEnv, simplify
 from explorer.passes.copies.copy_maps import Origin, copy_map
 from explorer.passes.copies.index_maps import Index, Ranges
+from explorer.passes.matched import matched
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,10 @@ def _joined(binding: Binding, made: Mapping[str, Binding], env: ShapeEnv) -> Bin
     if len(whole) > 1:
         return binding
     (source,) = sources
-    return replace(binding, expr=_copy(call.kernel, source, whole[0], origin), origin=origin)
+    new = replace(binding, expr=_copy(call.kernel, source, whole[0], origin), origin=origin)
+    slices = (made[name] for name in dict.fromkeys(a.name for a in call.args))
+    matched(join_slices, (*slices, binding), (new,))
+    return new
 
 
 def _piece(

@@ -10,6 +10,7 @@ from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Tensor
 from explorer.passes.copies.copy_maps import ViewMap, copy_map
 from explorer.passes.copies.index_maps import reshape_groups
+from explorer.passes.matched import matched
 
 
 def rows_apart(binding: Binding) -> tuple[Binding, ...]:
@@ -32,10 +33,12 @@ def rows_apart(binding: Binding) -> tuple[Binding, ...]:
     rows = copy.source[: first.stop] if merges else copy.result[: into.stop]
     columns = rest[1] if merges else rest[0]
     between = Var(f"{binding.var.name}.rows", replace(binding.var.type, shape=(*rows, *columns)))
-    return (
+    both = (
         Binding((between,), View(source), binding.origin),
         replace(binding, expr=View(between)),
     )
+    matched(rows_apart, (binding,), both)
+    return both
 
 
 def renames_rows(apart: Shape, merged: Shape) -> bool:

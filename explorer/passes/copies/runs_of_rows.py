@@ -19,6 +19,7 @@ from explorer.ir.shapes.dims import Shape, ShapeEnv, product
 from explorer.ir.types import Tensor
 from explorer.passes.copies.copy_maps import AffineMap, ViewMap, copy_map
 from explorer.passes.copies.index_maps import Ranges, reshape_groups, through_reshape
+from explorer.passes.matched import matched
 
 
 def slices_of_runs(
@@ -44,6 +45,7 @@ def slices_of_runs(
             run, cut = pair
             made[m] = _without_views(run, steps, place), cut
             made[n] = (replace(b, expr=View(pair[-1].var)),)
+            matched(slices_of_runs, (steps[m], b), (*made[m], *made[n]))
     return [x for n, b in enumerate(steps) for x in made.get(n, (b,))]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from explorer.ir.calls import Branch, FunctionCall, Gradient, KernelCall, LibraryCall, Loop, Var
 from explorer.ir.kernels.in_place import written_over
 from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.substitution import with_reads
 
@@ -53,6 +54,7 @@ def _merged(function: Function, same: dict[str, Var]) -> Function:
             continue
         known = body[at]
         body[at] = _with_origin(known, binding.origin)
+        matched(share_common_subexpressions, (known, binding), (body[at],))
         values |= {v.name: k for v, k in zip(binding.vars, known.vars, strict=True)}
     return replace(function, body=tuple(body))
 

@@ -10,6 +10,7 @@ from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import Branch, Gradient, Loop, MatchCast
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.symbols import defined_by, is_check, needed_by
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.dropped_origins import account
 
@@ -41,6 +42,8 @@ def _live_part(function: Function) -> Function:
             if casts:
                 needed |= needed_by(binding)
                 inner = inner or isinstance(binding.expr, Branch | Loop | Gradient)
+        else:
+            matched(remove_dead_code, (binding,), ())
     if len(kept) == len(function.body):
         return function
     return replace(function, body=tuple(reversed(kept)))

@@ -12,6 +12,7 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, apply, reads, rewrite
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.dead_code import uses
@@ -60,6 +61,7 @@ def _folded(function: Function, constants: dict[str, Constant]) -> Function:
         if merged is not None:
             gone |= {b.var.name for b in (binding, *(c for c, _ in chain))} - {merged.var.name}
             new[merged.var.name] = merged
+            matched(fold_batch_norm, (binding, *(c for c, _ in chain)), (merged,))
     if not new:
         return function
     body = tuple(new.get(b.vars[0].name, b) for b in function.body if b.vars[0].name not in gone)

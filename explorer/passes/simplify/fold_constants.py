@@ -12,6 +12,7 @@ from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchC
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops.reference.evaluate import evaluate
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.dropped_origins import account
 
@@ -57,6 +58,7 @@ def _folded(
         for var, array in zip(binding.vars, _values(binding, constants, program), strict=False):
             constants[var.name] = Constant(array)
             room.left -= array.nbytes
+        matched(fold_constants, (binding,), ())
     return function if len(body) == len(function.body) else replace(function, body=tuple(body))
 
 

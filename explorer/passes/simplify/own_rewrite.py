@@ -12,6 +12,7 @@ from typing import Any, get_args
 from explorer.errors import BadOption
 from explorer.ir.calls import Expr
 from explorer.ir.program import Binding, Program
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
 
 Rule = Callable[[Binding, Program], Expr | None]
@@ -52,7 +53,9 @@ class Rewrite:
             raise BadOption(
                 f"the rule gave {type(found).__name__}, and gives an expression or None"
             )
-        return replace(binding, expr=found)
+        after = replace(binding, expr=found)
+        matched(self.rule, (binding,), (after,))
+        return after
 
 
 def rewrite(name: str, after: str, **limits: Any) -> Callable[[Rule], Rule]:

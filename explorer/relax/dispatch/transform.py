@@ -12,6 +12,7 @@ import numpy as np
 from explorer.ir.calls import LibraryCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor, dtype_of
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.dispatch.policy import Choice, Moved, choose, onnx_call
 from explorer.relax.dispatch.registry import LibraryPattern
@@ -46,7 +47,13 @@ def _moved(
         name = binding.vars[0].name if binding.vars else ""
         if name in gone:
             continue
-        body.append(_call(calls[name], constants) if name in calls else binding)
+        if name in calls:
+            made = _call(calls[name], constants)
+            pattern = calls[name].pattern
+            title = f"{pattern.library}.{pattern.function or 'any operator'}"
+            matched(pattern.check, calls[name].match.bindings, (made,), title)
+            binding = made
+        body.append(binding)
     return replace(function, body=tuple(body))
 
 

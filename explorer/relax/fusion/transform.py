@@ -16,6 +16,7 @@ from explorer.ir.shapes.dims import symbol
 from explorer.ir.stage import Stage
 from explorer.ir.symbols import symbols_of_kernel
 from explorer.ir.types import ShapeType
+from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.fusion.model import FusionPlan, Group, GroupFunction
 from explorer.relax.fusion.policy import Limits, plan
@@ -70,7 +71,9 @@ def _fused(
         if name in inside:
             continue
         if name in groups:
-            binding = one_kernel(program, [bindings[m] for m in groups[name].members])
+            members = [bindings[m] for m in groups[name].members]
+            binding = one_kernel(program, members)
+            matched(plan, tuple(members), (binding,), "fuse a group")
             prefix = "" if function.name == program.main.name else f"{function.name}."
             functions.append(group_function(f"fused_{prefix}{name}", groups[name], binding))
         body.append(binding)

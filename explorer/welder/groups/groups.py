@@ -55,6 +55,15 @@ class Group:
         """The kernel whose computes say which source operators they come from."""
         return _with_origins(self.kernel, lambda n: self.origins[n])
 
+    @property
+    def binding(self) -> Binding:
+        """What the group is as it stands: a call of its kernel."""
+        kernel = self.with_origins
+        specs = [kernel.spec(name) for name in kernel.outputs]
+        names = (self.name, *kernel.outputs[1:])
+        made = (Var(n, Tensor(s.shape, s.dtype)) for n, s in zip(names, specs, strict=True))
+        return Binding(tuple(made), KernelCall(kernel, self.args), self.origin)
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:

@@ -1,0 +1,118 @@
+"""The pictures of steps in a page: what changed, and the two programs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import explorer
+from tests.browser.driver import Tab
+from tests.browser.over_session import house as house_of
+from tests.widgets import made_by_hand as hand
+from widgets.page.report import page
+from widgets.session.session import Session
+
+pytestmark = pytest.mark.browser
+SAYS = """words => document.querySelector(".house .picture svg.pic")?.getAttribute("aria-label")
+    .includes(words)"""
+
+
+SAID = """([where, words]) => document.querySelector(where)?.textContent.includes(words)"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    found = Session(hand.HandMade(), compare=hand.compare)
+    found.measure()
+    return found
+
+
+def open_(house: Page, stage: str, room: str) -> None:
+    house.locator(f".stage[data-stage={stage}]").click()
+    house.locator(".pw .ph [role=tab]", has_text="Step").click()
+    house.locator(f'.pw .rbar [data-tab="{room}"]').click()
+    house.wait_for_selector(".pw .rbar select[aria-label=step]")
+
+
+def test_what_a_step_changed_is_listed_under_its_stage_and_follows_the_selection(
+    house: Page,
+) -> None:
+    open_(house, "WELDED", "changes")
+    svg = house.locator(".picture svg.pic")
+    assert "1 removed, 1 changed, 1 moved" in (svg.get_attribute("aria-label") or "")
+    svg.locator("text", has_text="now part of").click()
+    house.wait_for_timeout(200)
+    assert house.inner_text(".pi h2") == "relu"
+    assert svg.locator(".lit").count() >= 1
+    step = house.locator(".rbar select[aria-label=step] option", has_text="legalized").first
+    house.select_option(".rbar select[aria-label=step]", label=step.text_content())
+    house.wait_for_selector(".stage[data-stage=LEGALIZED][aria-current=step]")
+    house.wait_for_function(SAYS, arg="legalized: ")
+    house.select_option(".rbar select[aria-label='compared with']", label="A")
+    house.wait_for_function(SAYS, arg="no difference")
+
+
+@pytest.mark.parametrize("house", [(1440, "light"), (900, "dark")], indirect=True)
+def test_lines_stand_beside_each_other_and_scroll_together(house: Page) -> None:
+    open_(house, "LEGALIZED", "side_by_side")
+    sides = house.locator(".sides .code")
+    assert sides.count() == 2
+    tops = sides.evaluate_all(
+        "boxes => boxes.map(b => [...b.querySelectorAll('.ln')].map(n => n.style.top))"
+    )
+    assert tops[0] == tops[1] and len(tops[0]) > 5
+    words = house.locator(".sides .code").nth(1).locator(".ln.add mark").all_text_contents()
+    assert words and all(word.strip() for word in words)
+    assert house.locator(".sides .ln.gap").count() >= 1
+    sides.first.evaluate("box => { box.scrollTop = 34; box.scrollLeft = 20; }")
+    house.wait_for_timeout(150)
+    where = sides.evaluate_all("boxes => boxes.map(b => [b.scrollTop, b.scrollLeft])")
+    assert where[0] == where[1]
+    house.locator(".sides button", has_text="All lines").click()
+    assert house.locator(".sides button[aria-pressed=true]").count() == 1
+
+
+def test_matches_are_gone_through_with_the_source_of_their_rule(
+    browser: Browser, tmp_path: Path
+) -> None:
+    session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
+    for width, scheme in ((1280, "light"), (900, "dark")):
+        with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+            open_(page, "LEGALIZED", "matches")
+            step = page.locator(".rbar select[aria-label=step] option", has_text="legalise")
+            page.select_option(".rbar select[aria-label=step]", label=step.text_content())
+            page.wait_for_function(SAID, arg=[".matches b", "of 83"])
+            assert page.locator(".matches .code").first.locator(".ln.del").count() == 1
+            assert page.locator(".matches .code").first.locator(".ln.add").count() >= 1
+            place = page.locator(".rule .place")
+            before = place.inner_text()
+            assert before.startswith("explorer/ops/")
+            shown = page.locator(".rule .code .ln").first
+            assert shown.inner_text().startswith(before.rpartition(":")[2])
+            assert "def " in page.locator(".rule .code").inner_text()
+            page.locator(".matches [aria-label^='Next match']").click()
+            page.wait_for_function(SAID, arg=[".matches b", "match 2"])
+            page.locator(".house").focus()
+            page.keyboard.press("/")
+            page.keyboard.type("MatMul_70")
+            page.keyboard.press("Enter")
+            page.wait_for_function("document.querySelector('.matches select').selectedIndex > 5")
+            assert "MatMul_70" in page.locator(".matches select option:checked").inner_text()
+            assert page.locator(".matches .ln.lit").count() >= 2
+
+
+def test_a_saved_page_has_both_for_every_step(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "hand.html"
+    path.write_text(page(Session(hand.HandMade(), compare=hand.compare)), encoding="utf-8")
+    tab = Tab(browser)
+    tab.page.goto(path.as_uri())
+    tab.page.wait_for_selector("#house .stage")
+    for stage in ("LEGALIZED", "WELDED"):
+        open_(tab.page, stage, "changes")
+        tab.page.wait_for_function(SAYS, arg=f"{stage.lower()}: ")
+        tab.page.locator('.pw .rbar [data-tab="side_by_side"]').click()
+        tab.page.wait_for_selector(".sides .ln.add")
+    assert not tab.faults and not tab.outside
+    tab.close()

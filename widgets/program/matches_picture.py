@@ -1,0 +1,181 @@
+"""Every single match of a step's rules: which rule, where it is written, and that part of the
+program before and after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.compilation import Compilation
+from explorer.errors import BadOption
+from explorer.stepping.matches import StepMatch, matches
+from explorer.stepping.regions import regions
+from explorer.stepping.rule import Rule
+from widgets.draw.svg import Svg, fit, label, rect, stepped, wrapped
+from widgets.draw.table import Table, count_text
+from widgets.model.compiled import Compiled
+from widgets.model.house import House
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.program import program_diff
+from widgets.program.program_diff import DiffLine
+from widgets.program.steps import EACH_STEP, step_of
+
+WIDTH, LINE, HEAD = 780.0, 16.0, 22.0
+MOST, LINES = 30, 12  # matches that are drawn, and lines of each
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRow:
+    """One match: the rule by its number among those of the step, what it is called, what it is
+    about under the names of the house.
+    """
+
+    rule: int
+    title: str
+    about: str
+    ops: tuple[str, ...]
+    match: StepMatch
+
+    @property
+    def lines(self) -> tuple[DiffLine, ...]:
+        """The part before and after."""
+        return program_diff.of_bindings(self.match.before, self.match.after)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRows:
+    """The matches of one step in their order, and its rules."""
+
+    step: str
+    rules: tuple[Rule, ...]
+    rows: tuple[MatchRow, ...]
+
+
+def data(c: Compiled, number: int, house: House) -> MatchRows:
+    """The matches of the step with that number."""
+    step = c.snapshots[number].name if number >= 0 else ""
+    found = _matches(c, number)
+    rules = tuple(dict.fromkeys(m.rule for m in found))
+    place = {rule: n for n, rule in enumerate(rules)}
+    rows = tuple(_row(m, place[m.rule], house) for m in found)
+    return MatchRows(step, rules, rows)
+
+
+def _matches(c: Compiled, number: int) -> tuple[StepMatch, ...]:
+    """Those that the rules tell of; of what was not compiled here the parts that are different."""
+    if number < 0:
+        return ()
+    step = c.snapshots[number]
+    if isinstance(c, Compilation):
+        try:
+            return matches(c, step.name)
+        except BadOption:  # a step that this version has not
+            pass
+    parts = regions(step.before, step.after)
+    return tuple(StepMatch(Rule(step.name), a, b, False, step.name) for a, b in parts)
+
+
+def _row(match: StepMatch, rule: int, house: House) -> MatchRow:
+    mine = [b for b in (*match.before, *match.after) if b.origin]
+    names = dict.fromkeys(house.heaviest(b.origin) or b.name for b in mine)
+    return MatchRow(rule, match.title, ", ".join(names), tuple(sorted(match.ops)), match)
+
+
+def table(rows: MatchRows) -> Table:
+    """One row a match."""
+    return Table(
+        ("match", "rule", "about", "before", "after", "written at"),
+        tuple(
+            (
+                n + 1,
+                r.title,
+                r.about,
+                "; ".join(b.name for b in r.match.before),
+                "; ".join(b.name for b in r.match.after),
+                rows.rules[r.rule].place,
+            )
+            for n, r in enumerate(rows.rows)
+        ),
+        tuple(r.ops for r in rows.rows),
+        caption(rows),
+    )
+
+
+def caption(rows: MatchRows) -> str:
+    """How many there are, and of which rules."""
+    if not rows.rows:
+        return f"{rows.step or 'as it was imported'}: no rule matched"
+    told = all(r.match.told for r in rows.rows)
+    kinds = list(dict.fromkeys(r.title for r in rows.rows))
+    if not told:
+        return f"{rows.step}: {count_text(len(rows.rows), 'part')} of the program changed"
+    said = ", ".join(kinds[:6]) + (f" and {len(kinds) - 6} more" if len(kinds) > 6 else "")
+    return f"{rows.step}: {_matches_text(len(rows.rows))} of {said}"
+
+
+def _matches_text(count: int) -> str:
+    return f"{count:,} match{'' if count == 1 else 'es'}"
+
+
+def figure(rows: MatchRows) -> Svg:
+    """The matches below each other, each a step to walk through."""
+    marks = [label(12, 15, fit(caption(rows), WIDTH - 24), "i w", title=caption(rows))]
+    y = 26.0
+    for number, row in enumerate(rows.rows[:MOST]):
+        part, high = _match(rows, number, row, y)
+        said = f"{row.title}: {row.about}" if row.about else row.title
+        marks.append(stepped("".join(part), number, said))
+        y += high
+    if len(rows.rows) > MOST:
+        marks.append(label(12, y + 12, f"… {len(rows.rows) - MOST} more in the table", "q"))
+        y += LINE
+    return Svg(WIDTH, y + 6, "".join(marks), caption(rows))
+
+
+def _match(rows: MatchRows, number: int, row: MatchRow, top: float) -> tuple[list[str], float]:
+    rule = rows.rules[row.rule]
+    head = f"{number + 1} {row.title}"
+    marks = [
+        label(12, top + 15, head, "i w"),
+        label(WIDTH - 12, top + 15, rule.place, anchor="end"),
+    ]
+    y = top + HEAD
+    for words in wrapped(rule.short, WIDTH - 24) if rule.short else []:
+        marks.append(label(12, y + 10, words))
+        y += LINE
+    lines = row.lines
+    for line in lines[:LINES]:
+        ground = {"+": "var(--add)", "-": "var(--del)"}.get(line.mark)
+        marks.append(rect(0, y, WIDTH, LINE, ground or "none"))
+        text = fit(line.text, WIDTH - 52, mono=True).replace(" ", "\u00a0")
+        marks.append(label(28, y + 12, line.mark.strip(), "i"))
+        marks.append(label(44, y + 12, text, "mono i", ops=line.ops, title=line.text))
+        y += LINE
+    if len(lines) > LINES:
+        marks.append(label(44, y + 12, f"… {len(lines) - LINES} lines more", "q"))
+        y += LINE
+    return marks, y + 8 - top
+
+
+def of_step(s: OnShow, number: int) -> MatchRows:
+    """The matches of a step of what is on show, found once."""
+    c = s.now.compiled
+    return s.house.kept(f"matches {number}", s.now.sizes, lambda: data(c, number, s.house))
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows = of_step(s, step_of(s))
+    return rows, figure(rows), table(rows)
+
+
+PICTURE = Picture(
+    name="matches",
+    title="Rule by rule",
+    words="Every single match of a step's rules: the rule with its source, where it matched, and "
+    "that part of the program before and after.",
+    draw=_draw,
+    family=EACH_STEP,
+    live="matches",
+    every=True,
+)

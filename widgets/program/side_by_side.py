@@ -1,0 +1,172 @@
+"""Two programs side by side: lines that are one stand beside each other, the words in them that
+changed are marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from widgets.draw.svg import Svg, fit, label, rect, text_width
+from widgets.draw.table import Table
+from widgets.draw.theme import family_token
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.program import program_diff
+from widgets.program.program_diff import DiffLine
+from widgets.program.steps import STEPS, Between, between
+
+WIDE, LINE, NUMBER = 480.0, 17.0, 40.0  # of a side, of a line, left of its text
+CONTEXT = 2  # equal lines that are drawn before and behind a change
+MOST = 120  # lines that are drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A line of each program; None where only the other has it."""
+
+    before: DiffLine | None
+    after: DiffLine | None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the two are different."""
+        return self.before is None or self.after is None or self.after.mark != " "
+
+
+@dataclass(frozen=True, slots=True)
+class SideRows:
+    """All lines of both programs, `title` says of which step."""
+
+    title: str
+    lines: tuple[Beside, ...]
+
+
+def data(both: Between) -> SideRows:
+    """The lines of both programs."""
+    rows = program_diff.data(both.before, both.after)
+    return SideRows(both.title, tuple(_beside(rows)))
+
+
+def _beside(rows: tuple[DiffLine, ...]) -> Iterator[Beside]:
+    """In the order of both: what went stands before what came, as far as neither has a mate."""
+    at, number = 0, 0
+    while at < len(rows):
+        if rows[at].mark == " ":
+            number += 1
+            yield Beside(_as_before(rows[at], number), rows[at])
+            at += 1
+            continue
+        end = next((n for n in range(at, len(rows)) if rows[n].mark == " "), len(rows))
+        gone = [n for n in range(at, end) if rows[n].mark == "-"]
+        came = [n for n in range(at, end) if rows[n].mark == "+"]
+        number += len(gone)
+        for n in gone:
+            mate = rows[n].mate
+            while mate >= 0 and came[0] != mate:
+                yield Beside(None, rows[came.pop(0)])
+            if mate >= 0:
+                came.pop(0)
+            yield Beside(rows[n], rows[mate] if mate >= 0 else None)
+        yield from (Beside(None, rows[n]) for n in came)
+        at = end
+
+
+def _as_before(row: DiffLine, number: int) -> DiffLine:
+    return DiffLine(" ", number, row.text, row.ops, row.family)
+
+
+def table(rows: SideRows) -> Table:
+    """One row a line, equal ones far from all changes left out."""
+    shown = _near(rows)
+    sides = [(x.before, x.after) for x in shown]
+    return Table(
+        ("line before", "before", "line after", "after"),
+        tuple(
+            (
+                a.number if a else "",
+                a.text if a else "",
+                b.number if b else "",
+                b.text if b else "",
+            )
+            for a, b in sides
+        ),
+        tuple((b or a).ops if (b or a) else () for a, b in sides),  # type: ignore[union-attr]
+        caption(rows),
+    )
+
+
+def caption(rows: SideRows) -> str:
+    """How many lines are different."""
+    both = sum(x.changed and x.before is not None and x.after is not None for x in rows.lines)
+    came = sum(x.before is None for x in rows.lines)
+    gone = sum(x.after is None for x in rows.lines)
+    same = len(rows.lines) - both - came - gone
+    return f"{rows.title}: {both} lines changed, {came} new, {gone} gone, {same} as they were"
+
+
+def _near(rows: SideRows) -> list[Beside]:
+    near = {
+        j
+        for i, x in enumerate(rows.lines)
+        if x.changed
+        for j in range(i - CONTEXT, i + CONTEXT + 1)
+    }
+    return [x for i, x in enumerate(rows.lines) if i in near]
+
+
+def figure(rows: SideRows) -> Svg:
+    """The lines around the changes, before on the left, after on the right."""
+    near = _near(rows)
+    marks = [label(8, 14, "before", "q"), label(WIDE + 8, 14, "after", "q")]
+    y = 20.0
+    for one in near[:MOST]:
+        for x, row in ((0.0, one.before), (WIDE, one.after)):
+            marks += _side(x, y, row, one.changed)
+        y += LINE
+    if not near:
+        marks = [label(12, 14, caption(rows), "i")]
+    elif len(near) > MOST:
+        marks.append(label(NUMBER, y + 12, f"… {len(near) - MOST} lines more in the table", "q"))
+        y += LINE
+    return Svg(2 * WIDE, y + 4, "".join(marks), caption(rows))
+
+
+def _side(x: float, y: float, row: DiffLine | None, changed: bool) -> list[str]:
+    if row is None:
+        return [rect(x, y, WIDE - 2, LINE, "var(--tint)")]
+    ground = {"+": "var(--add)", "-": "var(--del)"}.get(row.mark, "")
+    marks = [rect(x, y, WIDE - 2, LINE, ground)] if changed and ground else []
+    per = text_width("m", 11, mono=True)
+    last = x + WIDE - 8
+    for a, b in row.words:
+        left = x + NUMBER + a * per
+        if left < last:
+            edge = 'stroke="var(--ink2)" stroke-width="0.8" rx="2"'
+            marks.append(
+                rect(left, y + 1.5, min(b * per + x + NUMBER, last) - left, 14, "none", edge)
+            )
+    if row.family:
+        marks.append(rect(x + 32, y + 2, 4, 13, f"var(--{family_token(row.family)})"))
+    text = fit(row.text, WIDE - NUMBER - 8, mono=True)
+    marks.append(label(x + 28, y + 12, str(row.number), "q", anchor="end"))
+    shown = text.replace(" ", "\u00a0")
+    marks.append(label(x + NUMBER, y + 12, shown, "mono i", ops=row.ops, title=row.text))
+    return marks
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows = data(between(s))
+    return rows, figure(rows), table(rows)
+
+
+PICTURE = Picture(
+    name="side_by_side",
+    title="Side by side",
+    words="The program before and after a step, or of A and of what is on show, line beside line; "
+    "words that changed are framed.",
+    draw=_draw,
+    family=STEPS,
+    live="sides",
+    every=True,
+)

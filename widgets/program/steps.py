@@ -1,0 +1,82 @@
+"""Which two programs the pictures of steps are about: those before and after a step, or the one of
+A and the one on show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.errors import BadOption
+from explorer.ir.program import Program
+from explorer.ir.stage import Stage
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Family
+from widgets.model.stage_strip import did
+
+BEFORE, PINNED = "the program before", "A"
+AGAINST = (BEFORE, PINNED)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Two programs, and what stands between them."""
+
+    title: str
+    before: Program
+    after: Program
+
+
+def between(s: OnShow) -> Between:
+    """The programs of the view; raises BadOption for a step that there is not."""
+    c = s.now.compiled
+    if against(s) == PINNED:
+        return Between(f"A → {c.model.name}", s.pinned.compiled.program, c.program)
+    number = step_of(s)
+    if number < 0:
+        return Between("as it was imported", c.program, c.program)
+    step = c.snapshots[number]
+    return Between(step.name, step.before, step.after)
+
+
+def against(s: OnShow) -> str:
+    """What the program on show is compared with; raises BadOption for what it cannot be."""
+    found = s.view.against or BEFORE
+    if found not in AGAINST:
+        raise BadOption(f"nothing is called {found[:40]!r} here", expected=", ".join(AGAINST))
+    return found
+
+
+def step_of(s: OnShow) -> int:
+    """The step of the view, else the largest one: from graph operators to kernels, where that was
+    reached; -1 where there is none.
+    """
+    c, number = s.now.compiled, s.view.step
+    if number >= len(c.snapshots):
+        raise BadOption(f"there are {len(c.snapshots)} steps, none is number {number + 1}")
+    if number >= 0:
+        return number
+    steps = [n for n, x in enumerate(c.snapshots) if x.stage == Stage.LEGALIZED]
+    return steps[0] if steps else len(c.snapshots) - 1
+
+
+def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
+    c = s.now.compiled
+    texts = [
+        f"{n + 1} {x.name}{'' if did(x) else ' (did nothing)'}" for n, x in enumerate(c.snapshots)
+    ]
+    chosen = against(s)
+    step = ["step", "step", list(range(len(texts))), step_of(s), texts]
+    versus = ["against", "compared with", list(AGAINST), AGAINST.index(chosen)]
+    more = [versus] if chosen == PINNED or not texts else [step, versus]
+    return {"devices": [], "device": "", "tiles": [], "rank": -1, "note": "", "more": more}
+
+
+def _steps_alone(s: OnShow, op: str) -> Mapping[str, Any]:
+    found = _controls(s, op)
+    return {**found, "more": [one for one in found["more"] if one[0] == "step"]}
+
+
+STEPS = Family("steps", _controls)
+EACH_STEP = Family("steps", _steps_alone)  # where nothing is compared
