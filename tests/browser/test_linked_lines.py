@@ -124,3 +124,31 @@ def test_what_an_instruction_does_is_told_on_hover_and_by_keyboard(house: Page) 
     house.keyboard.press("ArrowDown")
     house.wait_for_timeout(100)
     assert house.inner_text(SAID).startswith("Assembly line")
+
+
+@pytest.mark.parametrize("house", [(1440, "light"), (900, "dark")], indirect=True)
+def test_a_block_selects_its_lines_and_a_line_lights_its_block(house: Page) -> None:
+    house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
+    house.locator(".stage[data-stage=EMITTED]").click()
+    house.locator(".pw .tabs button", has_text="Flow of code").click()
+    house.wait_for_selector(".picture .block")
+    blocks = house.locator(".picture .block")
+    blocks.first.click()
+    house.wait_for_selector(".picture .block.own")
+    assert blocks.first.get_attribute("aria-pressed") == "true"
+    first, last = (blocks.first.get_attribute("data-lines") or "").split("-")
+    assert house.inner_text(SAID).startswith(f"Assembly lines {int(first) + 1} to {int(last) + 1}")
+    house.keyboard.press("ArrowDown")
+    house.keyboard.press("Enter")
+    house.wait_for_timeout(150)
+    assert house.locator(".picture .block.own").count() == 1
+    assert blocks.nth(1).get_attribute("aria-pressed") == "true"
+    house.keyboard.press("Escape")
+    assert house.locator(".picture .block.lit").count() == 0
+    house.evaluate("document.querySelector('.body').dataset.tab = 's'")
+    house.locator(".ps .tabs button", has_text="Asm").click()
+    house.wait_for_function("document.querySelectorAll('.ps .ln').length > 10")
+    house.evaluate("document.querySelector('.ps .code').scrollTop = 0")
+    house.locator(f'.ps .ln[data-line="{first}"]').click(position={"x": 20, "y": 8})
+    house.wait_for_selector(".picture .block.own")
+    assert blocks.first.get_attribute("aria-pressed") == "true"

@@ -9,6 +9,7 @@ import { palette } from "./paint.js";
 import { codeView } from "./code.js";
 import { linkedLines } from "./linked.js";
 import { kernelPane, kernelColumns } from "./kernel.js";
+import { flowBlocks } from "./flow.js";
 import { graphView } from "./graph.js";
 import { wallView } from "./wall.js";
 import { knobsView } from "./knobs.js";
@@ -56,7 +57,7 @@ export function mount(el, host) {
   const graph = graphView(ctx), wall = wallView(ctx), knobs = knobsView(ctx), inspector = inspectorView(ctx);
   const inLit = line => state.op >= 0 && line.ops.includes(state.op);
   const program = codeView({ label: "Program text", lit: inLit, pick: ctx.pick, hover: ctx.hover });
-  const linked = linkedLines(host, () => { if (linked.chosen) say(linked.words()); source.light(); columns.light(); status(); });
+  const linked = linkedLines(host, () => { if (linked.chosen) say(linked.words()); source.light(); columns.light(); blocks(); status(); });
   const code = { ...ctx, linked, selectedOp: () => state.op, familyOf: ops => operators()[headOf(ops)][3], callOf: () => operators()[state.op]?.[4][0] ?? -1, why: () => state.op < 0 ? "choose an operator to see its kernel" : `no kernel: ${operators()[state.op][5]}`, narrow: key => narrow(key), remember: () => remember(), counted: lines => { counted.source = lines; status(); } };
   const source = kernelPane(code), columns = kernelColumns(code);
   const bar = h("header", { class: "bar" }), gone = h("div", { class: "gone", role: "status", hidden: true }), strip = roving(h("nav", { class: "strip", "aria-label": "Stages" }));
@@ -64,6 +65,7 @@ export function mount(el, host) {
   const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: source.head };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
+  const blocks = flowBlocks(picture, linked, say);
   const rooms = roomsView({ host, code: columns, pictures: known, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), toStep, enter }, picture);
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
@@ -105,7 +107,7 @@ export function mount(el, host) {
     graph.light(); wall.draw();
     counted.program = program.light(); counted.source = source.light(); columns.light();
     picture.querySelectorAll("[data-op]").forEach(node => node.classList.toggle("lit", state.op >= 0 && node.dataset.op.split(" ").includes(word(operators()[state.op][0]))));
-    rooms.light(); times(); status();
+    rooms.light(); blocks(); times(); status();
   }
   function times() {
     const info = heads.w.querySelector(".selinfo");

@@ -19,6 +19,7 @@ MODULES = (
     "code",
     "linked",
     "kernel",
+    "flow",
     "graph",
     "wall_data",
     "wall_draw",

@@ -36,6 +36,7 @@ from widgets.model.picture import Drawn, Picture
 from widgets.program import (
     changes_picture,
     dataflow_picture,
+    flow_graph_picture,
     generated_source,
     linked_lines,
     matches_picture,
@@ -112,6 +113,7 @@ PICTURES: tuple[Picture, ...] = (
     sizes_picture.PICTURE,
     generated_source.PICTURE,
     linked_lines.PICTURE,
+    flow_graph_picture.PICTURE,
     kernel_table_picture.PICTURE,
     backward_picture.PICTURE,
     memory_front.PICTURE,

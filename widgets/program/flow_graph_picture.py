@@ -1,0 +1,156 @@
+"""The drawing and the words of the flow of a kernel's low-level code."""
+
+from __future__ import annotations
+
+from html import escape
+
+from explorer.errors import BadOption
+from explorer.ir.stage import Stage
+from widgets.draw.svg import Svg, fit, label, path, rect
+from widgets.draw.table import Table, count_text
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture
+from widgets.program import flow_graph
+from widgets.program.flow_graph import FlowRows, Node, follows
+
+WIDE, LEAST_WIDTH, HIGH, PITCH, ROOM = 168, 780, 34, 54, 12
+LETTERS = 22  # of the source in a box
+BEND = 16  # of an edge that passes a row
+LANES, LANE, BESIDE = 8, 5, 48  # edges that run beside the graph, on the left and on the right
+DEEPEST_SHADE = 3
+GROUNDS = ("var(--pane)", "var(--app)", "var(--tint)", "var(--line2)")  # by loops around
+
+Place = tuple[float, float]  # the middle of a node's upper edge
+
+
+def table(rows: FlowRows) -> Table:
+    """Every block, or folded loop, with where it goes on."""
+    return Table(
+        ("block", "instructions", "loops around", "begins a loop", "goes on to", "lines", "source"),
+        tuple(
+            (
+                n.name,
+                n.instructions,
+                n.depth,
+                "yes" if n.begins else "",
+                ", ".join(rows.nodes[b].name for b in follows(rows, at)) or "its end",
+                ", ".join(f"{a + 1} to {b + 1}" for a, b in n.spans),
+                ", ".join(map(str, n.sources)),
+            )
+            for at, n in enumerate(rows.nodes)
+        ),
+        (),
+        caption(rows),
+    )
+
+
+def caption(rows: FlowRows) -> str:
+    """How many blocks and loops there are, and whether some are folded."""
+    language = "PTX" if rows.language == "llvm" else "assembly"
+    told = f"{count_text(rows.blocks, 'block')} and {count_text(rows.loops, 'loop')} of {language}"
+    folded = len(rows.nodes) < rows.blocks
+    return f"{rows.kernel}: {told}" + (f", folded to {len(rows.nodes)} nodes" if folded else "")
+
+
+def figure(rows: FlowRows) -> Svg:
+    """From top to bottom; ways back to the beginning of a loop run on the right."""
+    count = len(rows.nodes)
+    widths = [[(WIDE if v < count else BEND) + ROOM for v in row] for row in rows.layers.rows]
+    width = max(LEAST_WIDTH, 2 * BESIDE + max(map(sum, widths), default=0))
+    place: dict[int, Place] = {}
+    for y, (row, wide) in enumerate(zip(rows.layers.rows, widths)):
+        left = (width - sum(wide)) / 2
+        for node, one in zip(row, wide):
+            place[node] = (left + one / 2, 8 + y * PITCH)
+            left += one
+    marks = [_forward(rows, at, place) for at in range(len(rows.forward))]
+    marks += [_back(n, a, b, place, width) for n, (a, b) in enumerate(rows.back)]
+    marks += [_box(rows, at, *place[at]) for at in range(len(rows.nodes))]
+    height = 16 + len(rows.layers.rows) * PITCH
+    return Svg(width, height, "".join(marks), caption(rows))
+
+
+def _forward(rows: FlowRows, at: int, place: dict[int, Place]) -> str:
+    a, b = rows.forward[at]
+    (ax, ay), (bx, by) = place[a], place[b]
+    if by - ay > PITCH and at not in rows.layers.routes:
+        lane = 4 + LANE * (at % LANES)
+        d = f"M{ax - WIDE / 2:.1f} {ay + HIGH / 2}H{lane}V{by + HIGH / 2}H{bx - WIDE / 2:.1f}"
+        return path(d, "var(--edge)", 'class="edge" stroke-dasharray="3 2"')
+    d, bottom = f"M{ax:.1f} {ay + HIGH}", ay + HIGH
+    for x, top in (*(place[v] for v in rows.layers.routes.get(at, ())), place[b]):
+        d += f"C{ax:.1f} {bottom + 8} {x:.1f} {top - 8} {x:.1f} {top}"
+        ax, bottom = x, top
+        if top != by:
+            d += f"V{top + HIGH}"
+            bottom = top + HIGH
+    return path(d, "var(--edge)", 'class="edge"')
+
+
+def _back(n: int, a: int, b: int, place: dict[int, Place], width: float) -> str:
+    """To the beginning of a loop, with an arrow: it alone goes upwards."""
+    (ax, ay), (bx, by) = place[a], place[b]
+    lane, low, high = width - 4 - LANE * (n % LANES), ay + HIGH - 8, by + 8
+    d = f"M{ax + WIDE / 2:.1f} {low}H{lane}V{high}H{bx + WIDE / 2 + 5:.1f}"
+    head = f"M{bx + WIDE / 2:.1f} {high}l6 -3v6z"
+    return path(d, "var(--ink2)", 'class="edge back"') + f'<path d="{head}" fill="var(--ink2)"/>'
+
+
+def _box(rows: FlowRows, at: int, x: float, y: float) -> str:
+    node = rows.nodes[at]
+    spans = " ".join(f"{a}-{b}" for a, b in node.spans)
+    said = escape(words(rows, at), quote=True)
+    ground = GROUNDS[min(node.depth, DEEPEST_SHADE)]
+    style = f'class="bx" rx="3" stroke="var(--line2)"{_dash(node)}'
+    left = x - WIDE / 2
+    head = label(left + 8, y + 14, fit(node.name, 100), "i w")
+    count = label(left + WIDE - 8, y + 14, f"{node.instructions:,}", "i", anchor="end")
+    low = label(left + 8, y + 28, _source(rows, node), "mono i")
+    return (
+        f'<g class="block" data-lines="{spans}" data-language="{rows.language}" role="button" '
+        f'tabindex="{-1 if at else 0}" aria-label="{said}"><title>{said}</title>'
+        f"{rect(left, y, WIDE, HIGH, ground, style)}{head}{count}{low}</g>"
+    )
+
+
+def _dash(node: Node) -> str:
+    """A folded loop has a broken border."""
+    return ' stroke-dasharray="4 2"' if len(node.blocks) > 1 else ""
+
+
+def _source(rows: FlowRows, node: Node) -> str:
+    """The line of the source that most of it comes from."""
+    if not node.sources:
+        return ""
+    text = f"{node.sources[0]}: {rows.source[node.sources[0] - 1].strip()}"
+    shown = text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+    return shown.replace(" ", "\u00a0")
+
+
+def words(rows: FlowRows, at: int) -> str:
+    """A node in a sentence."""
+    node = rows.nodes[at]
+    depth = f", in {count_text(node.depth, 'loop')}" if node.depth else ""
+    begins = ", where a loop begins" if node.begins and len(node.blocks) == 1 else ""
+    onward = ", ".join(rows.nodes[b].name for b in follows(rows, at)) or "the end"
+    return (
+        f"{node.name}: {count_text(node.instructions, 'instruction')}{depth}{begins}; then {onward}"
+    )
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    kernels = s.now.compiled.kernels or s.now.compiled.blocks
+    if not kernels:
+        raise BadOption("no kernel was generated: compile through to code")
+    rows = flow_graph.data(next((k for k in kernels if op in k.origins), kernels[0]))
+    return rows, figure(rows), table(rows)
+
+
+PICTURE = Picture(
+    name="flow",
+    title="Flow of code",
+    words="Which block of a kernel's instructions goes on to which, shaded by the loops around it.",
+    draw=_draw,
+    stage=Stage.EMITTED,
+    about="kernel",
+)
