@@ -10,10 +10,10 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from explorer.codegen.cuda.build import BlockCode
-from explorer.codegen.cuda.machine_code import machine_code, marked_ptx
+from explorer.codegen.cuda.object.machine_code import machine_code, marked_ptx
+from explorer.codegen.cuda.object.ptx_lines import ptx_listing
 from explorer.codegen.cuda.occupancy import RESERVED_BYTES, Occupancy, occupancy
 from explorer.codegen.cuda.persistent import ProgramSource
-from explorer.codegen.cuda.ptx_lines import ptx_listing
 from explorer.codegen.listing import Listing
 from explorer.devices.model import Device
 from explorer.errors import BadOption, KernelCompileError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from explorer.codegen.cuda.assemble import Assembled, assemble, ptx_with_lines, why_not
 from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
-from explorer.codegen.cuda.sass import sass
+from explorer.codegen.cuda.object.sass import sass
 from explorer.codegen.listing import Listing, Listings
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed, KernelCompileError

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from explorer.codegen.cuda.assemble import EXTRA, LEAST_CAPABILITY
-from explorer.codegen.cuda.machine_code import MachineCode, machine_code
+from explorer.codegen.cuda.object.machine_code import MachineCode, machine_code
 from explorer.codegen.cuda.persistent import MOVING, TABLES, ProgramSource
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import DeviceFault

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from explorer.codegen.cuda import assemble as assembler
-from explorer.codegen.cuda import machine_code as machine
 from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, ptx_with_lines, why_not
 from explorer.codegen.cuda.block_kernel import BlockKernel
-from explorer.codegen.cuda.machine_code import machine_code
+from explorer.codegen.cuda.object import machine_code as machine
+from explorer.codegen.cuda.object.machine_code import machine_code
+from explorer.codegen.cuda.object.ptx_lines import EXACT, ptx_listing
+from explorer.codegen.cuda.object.sass import disassembler, sass
 from explorer.codegen.cuda.occupancy import occupancy
-from explorer.codegen.cuda.ptx_lines import EXACT, ptx_listing
-from explorer.codegen.cuda.sass import disassembler, sass
 from explorer.devices.catalogue import device
 from explorer.errors import BadOption, KernelCompileError
 from tests.codegen.cases import Case, linear
@@ -101,7 +101,7 @@ def test_what_a_gpu_runs_is_shown() -> None:
 
 
 def test_a_disassembler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("explorer.codegen.cuda.sass.disassembler", lambda: "")
+    monkeypatch.setattr("explorer.codegen.cuda.object.sass.disassembler", lambda: "")
     assert "pip install nvidia-cuda-nvdisasm" in sass(b"whatever")
 
 
