@@ -45,7 +45,8 @@ V100 = data_sheet("v100")
 
 def kernels_of(program: Program) -> Program:
     """The program in kernels, as Welder is given it."""
-    return remove_dead_code(ChooseLayout()(fold_copies(remove_dead_code(legalize(deduce(program))))))
+    plain = fold_copies(remove_dead_code(legalize(deduce(program))))
+    return remove_dead_code(ChooseLayout()(plain))
 
 
 def weld(program: Program, policy: str, device: Device = DEVICE, **options: object) -> Program:
