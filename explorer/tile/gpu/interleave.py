@@ -28,8 +28,7 @@ from explorer.ir.tile_programs.traversal import (
     with_loads,
 )
 from explorer.tile.gpu.distribute import UNROLLED
-
-VECTOR_BYTES = 16  # of the widest load of a thread
+from explorer.tile.gpu.operands import VECTOR_BYTES
 
 
 def interleaved(p: TileProgram, device: Device) -> TileProgram:

@@ -22,16 +22,15 @@ from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.decisions.tiling import Block
+from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
 from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Shuffle, Span, Statement, Sync
 from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
 from explorer.tile.gpu.distribute import UNROLLED, one_by_one
-from explorer.tile.gpu.operands import Operand, operands, with_operands
+from explorer.tile.gpu.operands import VECTOR_BYTES, Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
-
-VECTOR_ELEMENTS = 4  # float32 of a load of 128 bits
 
 
 def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
@@ -185,7 +184,8 @@ def _room(
     outer = [x for x in mine if x.axis in over]
     inner = sorted((x for x in mine if x.axis not in over), key=lambda x: own[x.axis])
     row = prod(int(x.size) for x in inner)
-    pad = -row % VECTOR_ELEMENTS + VECTOR_ELEMENTS * (o.dense in over)
+    group = VECTOR_BYTES // ITEM_BYTES[o.load.buffer.dtype]
+    pad = -row % group + group * (o.dense in over)
     pitch = row + (pad if outer and inner and row > 1 else 0)
     size = prod(int(x.size) for x in outer) * pitch
     name = f"{r.target.buffer.name.removesuffix('_sums')}_{o.load.buffer.name}_{n}"
