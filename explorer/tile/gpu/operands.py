@@ -11,7 +11,7 @@ from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.traversal import affines
 
-VECTOR_BYTES = 16  # that a thread loads at once, at most: CUDA C++ programming guide, 8.3.2
+VECTOR_BYTES = 16  # that a thread loads at once at most; PTX ISA, section 9.7.9: v4.f32 of ld
 
 
 @dataclass(frozen=True, slots=True)
