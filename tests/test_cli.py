@@ -738,6 +738,66 @@ def test_nothing_is_timed_on_a_device_that_is_not_here(shell: Shell) -> None:
     assert code == 2 and "v100 is not this machine" in err
 
 
+def on_the_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    from explorer.runtime.cuda import gpu
+    from explorer.runtime.cuda.driver import StandIn
+
+    monkeypatch.setattr(gpu, "Gpu", lambda: StandIn(3))
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--launches", "wave", "--graph"), ("--launches", "operator")]
+)
+def test_a_run_on_a_gpu_is_told_beside_the_plan(
+    told: Callable[..., Any],
+    shell: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    """By the stand-in, whose microseconds are none; and its recording is told as one."""
+    on_the_stand_in(monkeypatch)
+    kept = tmp_path / "a.run.json"
+    own = ("--target", "cuda-sim", "--seconds", "0.01", "--record", str(kept))
+    found = told("gpu", "zoo:small_lstm", *own, *words)
+    assert found["device"] == "the stand-in" and found["units"] == 3 and found["apart"] < 1e-5
+    assert sum(call["share"] for call in found["calls"]) == pytest.approx(1)
+    assert found["launches"] == (words[1] if words else "program")
+    shown = ("gpu", "zoo:small_lstm", "--target", "cuda-sim", "--recorded", str(kept))
+    code, out, _ = shell(*shown)
+    assert code == 0 and out.startswith("recording: small_lstm on the stand-in, ")
+    assert [c["name"] for c in told(*shown)["calls"]] == [c["name"] for c in found["calls"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--target", "cpu"), "has no thread blocks that a GPU could run (try: --target h100)"),
+        (("--recorded", "h200"), "no recording of small_lstm on h200 comes with Ironworks"),
+        (("--recorded", "a.json", "--graph", "--launches", "wave"), "takes no --record"),
+        ((), "GPU"),  # none is here, or nothing that speaks to one
+    ],
+)
+def test_a_gpu_that_cannot_be_is_told(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    from explorer.errors import DeviceFault
+    from explorer.runtime.cuda import gpu
+
+    def absent() -> None:
+        raise DeviceFault("there is no GPU here, or no driver of one")
+
+    monkeypatch.setattr(gpu, "Gpu", absent)
+    code, _, err = shell("gpu", "zoo:small_lstm", *words)
+    assert code == 2 and said in err and err.count("\n") == 1
+
+
+def test_a_recording_that_ships_is_told(told: Callable[..., Any]) -> None:
+    found = told("gpu", "zoo:small_bert", "--recorded", "h200")
+    assert found["recorded_on"].startswith("NVIDIA H200") and found["planned_us"] > 0
+    assert all(call["planned_us"] > 0 and call["us"] > 0 for call in found["calls"])
+
+
 def test_time_gives_an_interval_and_the_error_of_the_plan(told: Callable[..., Any]) -> None:
     found = told("time", RESNET, "--threads", "1", "--seconds", "0.02", "--profile")
     assert 0 < found["low_us"] <= found["median_us"] <= found["high_us"] and found["n"] >= 8

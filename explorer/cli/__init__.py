@@ -39,6 +39,7 @@ COMMANDS = {
     "weld": "which kernels share tiles, in which memory, and what if they did not",
     "ram": "how tasks lie on units under each policy, here or on a data sheet",
     "time": "how long a run takes, in all and per operator",
+    "gpu": "a run on the GPU that is here, or a recording of one, beside the plan",
     "race": "the same model in other runtimes, answers compared first",
     "sweep": "every combination of some settings, as rows with a machine's card",
     "devices": "what hardware is known, and this machine, as measured or by default",

@@ -326,7 +326,17 @@ class Compilation:
         none, BadOption where it is of another model.
         """
         known = shipped(self.model.name)
-        return read(known.get(str(path)) or Path(path)).of(self.model.digest)
+        name = str(path)
+        if name not in known and name.isalnum() and not Path(path).exists():
+            there = (
+                f"there is one on {', '.join(known)}" if known else "there is none of this model"
+            )
+            raise BadOption(
+                f"no recording of {self.model.name} on {name} comes with Ironworks: {there}",
+                where=self.model.name,
+                try_="the path of a file that c.on_gpu().record(path, inputs) has written",
+            )
+        return read(known.get(name) or Path(path)).of(self.model.digest)
 
     @property
     def recordings(self) -> tuple[str, ...]:

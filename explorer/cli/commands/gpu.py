@@ -1,0 +1,187 @@
+"""`ironworks gpu`: a run on the GPU of this machine, or a recording of one, beside the plan."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from explorer.cli.answer import Answer, tell
+from explorer.cli.arguments import Parser, model_flags, parsed, run_flags, seconds
+from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
+from explorer.cli.explained import rammer
+from explorer.cli.explained.find import shortened
+from explorer.cli.progress import doing
+from explorer.cli.text import binding, counted, duration, percent, signed_percent, table
+from explorer.errors import BadOption
+from explorer.measure.profile import profile_of
+
+if TYPE_CHECKING:
+    from explorer.compilation import Compilation
+    from explorer.ir.decisions.wall import Wall
+    from explorer.measure.recorded_run import RecordedRun
+
+SHEET = "h100"  # whose kernels run where nothing else is said
+RUNS = 15  # stamped runs, of which the one in the middle is told
+LAUNCHES = ("program", "wave", "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel: its time on all units together, planned and as it ran, and its share of that."""
+
+    name: str
+    family: str
+    planned_us: float
+    us: float
+    share: float
+
+
+def main(given: Sequence[str]) -> int:
+    """Run a model on a GPU."""
+    parser = Parser(
+        "gpu",
+        "A run on the GPU of this machine as one persistent kernel: against the CPU's answer, its "
+        "time, and each call beside the plan; or --recorded, a run on another machine's.",
+    )
+    model_flags(parser)
+    parser.set_defaults(target=SHEET)
+    run_flags(parser)
+    add = parser.add_argument
+    add("--seconds", type=seconds, default=1.0, metavar="S", help="how long to measure (default 1)")
+    add(
+        "--launches",
+        choices=LAUNCHES,
+        default="program",
+        help="what one launch has (default: the whole program), for comparison",
+    )
+    add("--graph", action="store_true", help="launches are asked for at once, as a CUDA graph")
+    add("--record", type=Path, metavar="FILE", help="keep the run: FILE.run.json")
+    add("--recorded", metavar="FILE", help="a recording in place of a run: a file, or h200")
+    flags = parsed(parser, given)
+    return tell(answer(flags), flags.json)
+
+
+def answer(flags: Namespace) -> Answer:
+    """The run, or the recording, beside the plan."""
+    chosen = options(flags)
+    if flags.recorded is not None and (flags.record is not None or flags.launches != "program"):
+        raise BadOption("--recorded shows a run that was: it takes no --record and no --launches")
+    model = loaded(flags)
+    c = compiled(model, flags, chosen, "PLANNED")
+    if not c.device.takes_cuda:
+        raise BadOption(
+            f"{c.device.name} has no thread blocks that a GPU could run",
+            where="--target",
+            found=flags.target,
+            try_=f"--target {SHEET}",
+        )
+    return _run(c, flags) if flags.recorded is None else _shown(c, c.recorded(flags.recorded))
+
+
+def _run(c: Compilation, flags: Namespace) -> Answer:
+    import numpy as np
+
+    import explorer
+
+    bound = sizes(c.model, flags)
+    inputs = arrays(c.model, flags, bound)
+    on = c.on_gpu(launches=flags.launches, graph=flags.graph)
+    with doing("compiling one kernel for all of it, or reading it from the cache"):
+        found = on.run(inputs)
+    with doing("running it on the CPU"):
+        want = explorer.compile(c.model).run(inputs)
+    apart = max(
+        (
+            float(np.nanmax(np.abs(found[n].astype(float) - want[n].astype(float)), initial=0))
+            for n in want
+        ),
+        default=0.0,
+    )
+    with doing(f"timing for {flags.seconds:g} s"):
+        measured = on.time(inputs, flags.seconds)
+    if flags.record is None:
+        wall = on.measured_wall(inputs, RUNS)
+    else:
+        wall = on.record(flags.record, inputs, RUNS).wall
+    planned = c.device_program(bound, units=wall.units).plan.wall
+    times = _calls(c, wall, planned)
+    error = rammer.error(planned.total_us, wall.total_us)
+    how = {"program": "one kernel", "wave": "a launch a wave", "operator": "a launch an operator"}
+    asked = how[flags.launches] + (", as a CUDA graph" if flags.graph else "")
+    text = [
+        f"{c.model.name} on {wall.device}, {asked} of {counted(wall.units, 'block')}, kernels of "
+        f"{c.device.name}{binding(bound)}",
+        "",
+        f"  {duration(wall.total_us)} on the device, {duration(measured.median_us)} a run with "
+        f"copies, 99 % between {duration(measured.low_us)} and {duration(measured.high_us)}",
+        f"  {duration(planned.total_us)} planned, which is off by {signed_percent(error)}",
+        f"  apart from the CPU's answer by {apart:.1e} at most",
+        "",
+        _table(times, "measured"),
+    ]
+    data = {
+        "model": c.model.name,
+        "target": c.device.name,
+        "device": wall.device,
+        "sizes": bound,
+        "units": wall.units,
+        "launches": flags.launches,
+        "graph": flags.graph,
+        "wall_us": wall.total_us,
+        "median_us": measured.median_us,
+        "low_us": measured.low_us,
+        "high_us": measured.high_us,
+        "n": measured.n,
+        "planned_us": planned.total_us,
+        "error": error,
+        "apart": apart,
+        "calls": times,
+    }
+    return Answer(data, "\n".join(text))
+
+
+def _shown(c: Compilation, run: RecordedRun) -> Answer:
+    """A recording, always named as one."""
+    planned = c.device_program(dict(run.sizes), units=run.wall.units).plan.wall
+    times = _calls(c, run.wall, planned)
+    error = rammer.error(planned.total_us, run.wall.total_us)
+    text = [
+        run.words,
+        "",
+        f"  {duration(planned.total_us)} planned for {c.device.name}, which is off by "
+        f"{signed_percent(error)}",
+        "",
+        _table(times, "recorded"),
+    ]
+    data = {
+        "model": run.model,
+        "target": c.device.name,
+        "recorded_on": run.machine,
+        "sizes": dict(run.sizes),
+        "units": run.wall.units,
+        "recorded_us": run.wall.total_us,
+        "planned_us": planned.total_us,
+        "error": error,
+        "calls": times,
+    }
+    return Answer(data, "\n".join(text))
+
+
+def _calls(c: Compilation, ran: Wall, planned: Wall) -> list[Call]:
+    """Each kernel's time on all units together, the longest first."""
+    plan = {k.name: k.us for k in profile_of(c.program, planned).kernels}
+    found = profile_of(c.program, ran).kernels
+    made = [Call(k.name, k.family, plan.get(k.name, 0.0), k.us, k.share) for k in found]
+    return sorted(made, key=lambda call: -call.us)
+
+
+def _table(calls: Sequence[Call], what: str) -> str:
+    rows = [
+        (call.name, call.family, percent(call.share), *rammer.pair(call.planned_us, call.us))
+        for call in calls
+    ]
+    head = ("kernel", "kind", ">share", ">planned", f">{what}", ">plan is off by")
+    return table(head, shortened(rows, None, len(head)))
