@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from explorer.plugins.own_policies import forget_policy, policy
     from explorer.relax.dispatch import library
     from explorer.training.runs.fit import fit
+    from explorer.tuning.edited_kernel import try_kernel
     from explorer.tuning.forecast import check
     from explorer.tuning.races.race import race
     from explorer.tuning.sweep import sweep
@@ -70,6 +71,7 @@ _HOME = {
     "rewrite": ("explorer.passes.simplify.own_rewrite", "rewrite"),
     "race": ("explorer.tuning.races.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
+    "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),
     # models written in Python
     "cond": ("explorer.frontends.tracing.control.branches", "cond"),
     "function": ("explorer.frontends.functions", "function"),
@@ -121,6 +123,7 @@ __all__ = [
     "sweep",
     "tensor",
     "trace",
+    "try_kernel",
     "value_and_grad",
     "vjp",
     "while_loop",

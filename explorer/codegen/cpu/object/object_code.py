@@ -123,6 +123,15 @@ def keep(made: ObjectCode, seconds: float) -> MachineCode:
         return found
 
 
+def compile_unkept(source: str, target: Target, function: str = "kernel") -> MachineCode:
+    """The machine code of a source that is not of our making, of which nothing is kept: for a
+    process that is gone afterwards, since the head of a source is run.
+    """
+    with _lock:
+        key = key_of(source, target, function)
+        return _mapped(compiled(key, source, target, function), 0.0)
+
+
 def compiled(key: str, source: str, target: Target, function: str = "kernel") -> ObjectCode:
     """The object file of a source.
 
