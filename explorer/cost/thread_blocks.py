@@ -97,6 +97,7 @@ def thread_blocks(
     wait_us = (far if moved[1] else near).latency_ns / 1e3
     loading = demand.threads * device.thread_loads * LOAD_BYTES  # bytes under way
     load_us = moved[0] / max(1, loading) * wait_us
+    waiting_us = max(demand.steps * wait_us, load_us) + demand.phases * device.phase_ns / 1e3
     compute_us = demand.operations / (device.reached_gflops_per_unit * 1e3)
     chip = (device.all_gb_per_s(near), device.all_gb_per_s(far))
     memory_us = max(moved[0] / (chip[0] * 1e3), moved[1] / (chip[1] * 1e3))
@@ -106,7 +107,7 @@ def thread_blocks(
         label, demand.grid, demand.threads,
         _warps(device, demand.threads) * device.lanes * each,
         demand.shared_bytes,
-        device.task_ns / 1e3 + max(demand.steps * wait_us, load_us) + computing_us,
+        device.task_ns / 1e3 + waiting_us + computing_us,
         compute_us, memory_us, block, device.task_ns / 1e3,
     )  # fmt: skip
 

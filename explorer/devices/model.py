@@ -45,8 +45,9 @@ class Device:
     of a block; elements of a thread's register tile; warp schedulers, threads, blocks, shared bytes
     and registers of a unit; bytes of a bank, and of the least that memory moves.
     `unit_gflops`: what kernels reach on one unit. `thread_loads`: 4-byte loads that a thread
-    has under way; `pipeline_cycles`: until the result of a multiply-add can be used. `capability`:
-    tenths of what NVIDIA calls a GPU's compute capability, 0 where it has none.
+    has under way; `pipeline_cycles`: until the result of a multiply-add can be used; `phase_ns`:
+    what a block takes from one thing that its threads do to the next, 0 where that is not known.
+    `capability`: tenths of what NVIDIA calls a GPU's compute capability, 0 where it has none.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Device:
     unit_gflops: float = 0.0
     thread_loads: int = 1
     capability: int = 0
+    phase_ns: float = 0.0
     pipeline_cycles: int = 4  # of most CPUs: Fog, Instruction tables, 2025
     sources: tuple[tuple[str, str], ...] = ()  # (field, where its number is from)
     costs: Costs = Costs()

@@ -73,6 +73,7 @@ LIMITS = {
     "thread_loads": Number(1, 4096),
     "pipeline_cycles": Number(1, 4096),
     "capability": Number(30, 9999, "tenths"),
+    "phase_ns": _time("ns"),
 }
 LEVELS = {
     "capacity": Number(1, 1 << 50, "bytes"),

@@ -12,9 +12,9 @@ from explorer.differences.loops import Nest, nests
 from explorer.differences.loops import paired as paired_loops
 from explorer.differences.model import Change, Difference, Kind, Place
 from explorer.differences.pairing import Pairs, what
-from explorer.differences.signature import kernel_text, loop_text
 from explorer.differences.words import expr_words, loop_words
 from explorer.ir.calls import KernelCall
+from explorer.ir.kernels.nameless import kernel_text, loop_text
 from explorer.ir.program import Binding, Program
 
 Label = Callable[[Binding], str]

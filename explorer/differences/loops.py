@@ -9,9 +9,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from explorer.differences.listed import Node
-from explorer.differences.signature import loop_text
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import Compute
+from explorer.ir.kernels.nameless import loop_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.differences.signature import kernel_text, loop_text, tiling_text
+from explorer.differences.signature import tiling_text
 from explorer.ir.calls import Attrs, Expr, FunctionCall, KernelCall, LibraryCall, OpCall
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Compute
+from explorer.ir.kernels.nameless import kernel_text, loop_text
 from explorer.ir.program import Binding
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from explorer.cost.bound import bind_kernel, sizes_of
 from explorer.devices.model import Device
-from explorer.differences.signature import kernel_text
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.tile_graph import FusionGroup, TileEdge, TileGraph
 from explorer.ir.kernels.in_place import overwritten
+from explorer.ir.kernels.nameless import kernel_text
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv

@@ -81,7 +81,7 @@ def twice_as_fast(sheet: Device) -> Device:
     return replace(
         sheet, levels=levels, clock_ghz=2 * sheet.clock_ghz,
         unit_gflops=2 * sheet.unit_gflops, launch_us=sheet.launch_us / 2,
-        barrier_us=sheet.barrier_us / 2, task_ns=sheet.task_ns / 2,
+        barrier_us=sheet.barrier_us / 2, task_ns=sheet.task_ns / 2, phase_ns=sheet.phase_ns / 2,
     )  # fmt: skip
 
 

@@ -22,7 +22,8 @@ class Demand:
     """Of one of `grid` blocks: its `threads`, the `shared_bytes` of all, the elements that one of
     them has in registers, the operations of its warps, idle lanes included; and of the statement
     with the most of these the threads that are at work, the `results` that each has under way at
-    once, and the `steps` between which all wait for what is loaded.
+    once, and the `steps` between which all wait for what is loaded. `phases`: what its threads do
+    one after the other, each for what the last one has made.
     """
 
     grid: int
@@ -33,6 +34,7 @@ class Demand:
     working: int
     results: int
     steps: int
+    phases: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,18 @@ def demand_of(p: TileProgram, device: Device) -> Demand:
         most.working,
         most.results,
         most.times,
+        _phases(p.body, 1),
     )
+
+
+def _phases(body: Iterable[Statement], times: int) -> int:
+    """Loops that are dealt out, each as often as threads go through it together."""
+    found = 0
+    for s in body:
+        if isinstance(s, For):
+            own = s.threads is not None
+            found += times if own else _phases(s.body, times * int(s.span.size))
+    return found
 
 
 def _parts(body: Iterable[Statement], times: int) -> Iterator[_Dealt]:
