@@ -45,6 +45,7 @@ def a_state(r: random.Random) -> State:
             (words(r), number(), number(), number(), number(), after())
             for _ in range(r.randint(0, 5))
         ),
+        edits=tuple((words(r), words(r), words(r, 400)) for _ in range(r.randint(0, 3))),
     )
 
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -7,6 +8,8 @@ from hypothesis import strategies as st
 from explorer.errors import SnapshotError
 from widgets.rooms import gallery
 from widgets.session.state import (
+    LONGEST_FILE,
+    LONGEST_SOURCE,
     LONGEST_TEXT,
     State,
     checked,
@@ -31,12 +34,19 @@ FULL = State(
     "heap",
     (("t", "DRAM"),),
     (("fc", 0, 4, 1, 0, ("conv", 8)), ("conv", 0, 8, 0, 0, None)),
+    (("relu_out", "a1", "def kernel(first, last, args):\n    pass\n"),),
 )
 
 
 def test_a_state_survives_a_link_and_a_file() -> None:
     assert from_fragment(fragment(FULL)) == FULL
     assert parsed(written(FULL, "0.1.0")) == FULL
+
+
+def test_edits_that_are_too_long_for_a_link_are_in_a_file() -> None:
+    long = replace(FULL, edits=(("relu_out", "a1", "x = 1\n" * 9_000),))
+    assert parsed(written(long)) == long
+    assert from_fragment(fragment(long)) == replace(FULL, edits=())
 
 
 def test_an_unknown_version_is_refused_by_name() -> None:
@@ -52,7 +62,11 @@ def test_an_unknown_version_is_refused_by_name() -> None:
      '{"ironworks": 1, "moves": [["fc", 0, 4, true, 0, null]]}', '{"ironworks": 1, "moves": "fc"}',
      '{"ironworks": 1, "moves": [["fc", 0, 4, 1, 0, ["a"]]]}',
      json.dumps({"ironworks": 1, "connect": [["a", "L1"]] * 300}),
-     '{"ironworks": 1, "knobs": []}', "[" * 50000, " " * (LONGEST_TEXT + 1)],
+     '{"ironworks": 1, "knobs": []}', "[" * 50000, " " * (LONGEST_FILE + 1),
+     '{"ironworks": 1, "edits": [["fc", "a"]]}', '{"ironworks": 1, "edits": {"fc": "x"}}',
+     '{"ironworks": 1, "edits": [["fc", "a", 1]]}',
+     json.dumps({"ironworks": 1, "edits": [["", "", ""]] * 17}),
+     json.dumps({"ironworks": 1, "edits": [["a", "b", "x" * (LONGEST_SOURCE + 1)]]})],
 )  # fmt: skip
 def test_a_damaged_state_is_refused(text: str) -> None:
     with pytest.raises(SnapshotError):

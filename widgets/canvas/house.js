@@ -360,7 +360,7 @@ export function mount(el, host) {
   const quietly = promise => promise.catch(() => {});
   async function copy() {
     const { data } = await host.ask("link"), url = linkTo(data.text);
-    try { await navigator.clipboard.writeText(url); say("The link is on the clipboard."); } catch { window.prompt("Link to this state", url); }
+    try { await navigator.clipboard.writeText(url); say(["The link is on the clipboard.", data.left].filter(Boolean).join(" ")); } catch { window.prompt("Link to this state", url); }
   }
   async function save() {
     const { data } = await host.ask("save"), a = h("a", { href: URL.createObjectURL(new Blob([data.text], { type: "application/json" })), download: data.name });

@@ -3,6 +3,7 @@ import { h, put, tabs } from "./dom.js";
 import { codeView } from "./code.js";
 import { lastOnly } from "./host.js";
 import { LANGUAGES } from "./linked.js";
+import { editView } from "./edit.js";
 
 const COMMENTS = { mark: " ", number: 0, family: "", ops: [] };
 
@@ -49,14 +50,16 @@ export function kernelPane(ctx) {
   return { box: view.box, mini: view.mini, head, load, light: () => view.light(), draw: () => view.draw() };
 }
 
-/** The languages beside each other, as a picture. `ctx` as above. */
+/** The languages beside each other, as a picture, with an editor of the source. `ctx` as above, and host, say. */
 export function kernelColumns(ctx) {
   const { linked } = ctx, shown = new Set(["numba", "assembly"]), note = h("span", { class: "note" });
   const columns = LANGUAGES.map(([language, title]) => {
     const view = languageView(ctx, language, title);
     return { language, title, view, head: h("b", {}, title), box: h("div", { class: "column" }) };
   });
-  for (const { head, view, box } of columns) box.append(h("div", { class: "ch" }, head), view.box);
+  const editor = editView({ host: ctx.host, say: ctx.say, closed: () => { editing = false; load(); } }), pencil = h("button", { class: "btn", type: "button", title: "Change the source, and try it", onclick: () => { editing = true; shown.add("numba"); load(); } }, "Edit");
+  let editing = false;
+  for (const { head, view, box, language } of columns) box.append(h("div", { class: "ch" }, ...[head, language === "numba" && ctx.host.alive ? pencil : null].filter(Boolean)), view.box);
   const bar = h("div", { class: "rbar" }), inside = h("div", { class: "columns" }), box = h("div", { class: "linked" }, bar, inside);
   const flip = language => { if (!shown.delete(language)) shown.add(language); if (!shown.size) shown.add(language); load(); };
   let number = 0;
@@ -66,6 +69,7 @@ export function kernelColumns(ctx) {
     put(inside, columns.filter(c => shown.has(c.language)).map(c => c.box));
     const tell = words => columns.forEach(c => c.view.show([{ ...COMMENTS, text: words }], "program"));
     note.textContent = "";
+    await edit(call);
     if (call < 0) { tell(`# ${ctx.why()}`); return; }
     const waiting = setTimeout(() => { if (mine === number) tell("# compiling a copy to read…"); }, 200);
     for (const { language, title, view, head } of columns.filter(c => shown.has(c.language))) {
@@ -80,6 +84,14 @@ export function kernelColumns(ctx) {
     clearTimeout(waiting);
     light();
   });
+  /** The source in its column, or the editor in its place; where it cannot be edited, its lines again. */
+  async function edit(call) {
+    const { view, box } = columns[0];
+    if (editing && call >= 0) try { await editor.load(call); } catch (error) { editing = false; ctx.say(error.sentence ?? String(error)); }
+    const own = editing && call >= 0;
+    pencil.hidden = own || call < 0;
+    if (!box.contains(own ? editor.box : view.box)) { box.lastChild.replaceWith(own ? editor.box : view.box); if (own) editor.text.focus({ preventScroll: true }); else if (ctx.host.alive) pencil.focus({ preventScroll: true }); }
+  }
   const light = () => columns.forEach(c => c.view.light());
-  return { box, load, light };
+  return { box, load, light, editor };
 }

@@ -18,6 +18,7 @@ MODULES = (
     "paint",
     "code",
     "linked",
+    "edit",
     "kernel",
     "flow",
     "graph",

@@ -147,6 +147,8 @@ CHANGES = frozenset(
         "profile",
         "take",
         "take_hand",
+        "keep_edit",
+        "drop_edit",
         "measure",
         "undo",
         "redo",

@@ -29,7 +29,7 @@ from widgets.model.picture import Picture
 from widgets.rammer import wall_hand
 from widgets.roller.view import rolled
 from widgets.rooms import gallery
-from widgets.session import answers, state, verdict
+from widgets.session import answers, edits, state, verdict
 from widgets.session import replayed_moves as by_hand
 from widgets.session.history import History
 from widgets.session.moves import Hands
@@ -45,7 +45,15 @@ from widgets.session.timing.turning import Turning
 from widgets.session.verdict import Step
 from widgets.session.wall_views import Binary
 
-CHANGING = ("shown", "steps", "kept", "focus", "revision", "_made")  # by answers: all are values
+CHANGING = (
+    "shown",
+    "steps",
+    "kept",
+    "focus",
+    "revision",
+    "edited",
+    "_made",
+)  # by answers: all are values
 
 
 class Session:
@@ -75,6 +83,8 @@ class Session:
         self.hands = hands or Hands()
         self.crossings = Crossings()
         self.clocks = Clocks()
+        self.trials = edits.Trials()
+        self.edited = edits.Edited()
         self.view = View()
         self._made: Arrays | None = None
         self.given = inputs
@@ -239,6 +249,10 @@ class Session:
             "unmove": partial(self.hands.unmove, self.now),
             "time_hand": self.time_hand,
             "take_hand": self.take_hand,
+            "edit": self.edit,
+            "keep_edit": self.keep_edit,
+            "drop_edit": self.drop_edit,
+            "try_edit": self.try_edit,
             "link": self.link,
             "save": self.save,
             "restore": self.restore,
@@ -442,6 +456,37 @@ class Session:
         changed = self.hands.compiled(self.now)
         return self._go(Step(replace(self.now, compiled=changed), what))
 
+    # Kernels whose source is edited
+
+    def edit(self, call: int) -> Any:
+        """The source of a kernel as it is edited; raises BadOption where none can be run."""
+        return self.trials.told(self._edited_kernel(call), self.edited)
+
+    def keep_edit(self, call: int, source: str) -> Any:
+        """Another text for a kernel; it is kept with the state, and nothing runs."""
+        mine = self._edited_kernel(call)
+        self.edited = self.trials.kept(mine, self.edited, source)
+        return self.trials.told(mine, self.edited)
+
+    def drop_edit(self, call: int, again: bool = False) -> Any:
+        """The kernel as it is compiled, or `again` the text that was dropped last."""
+        mine = self._edited_kernel(call)
+        gone = self.edited.dropped.get(mine.name) if again else None
+        self.edited = (
+            self.edited.without(mine.name)
+            if gone is None
+            else self.edited.with_edit(mine.name, gone)
+        )
+        return self.trials.told(mine, self.edited)
+
+    def try_edit(self, call: int) -> Any:
+        """Begin to run an edited kernel in a process of its own, against ours."""
+        return self.trials.start(self._edited_kernel(call), self.edited, self.bench.jobs)
+
+    def _edited_kernel(self, call: int) -> edits.Subject:
+        self._with_code()
+        return self.trials.subject(self.now, self.house, call)
+
     # Steps
 
     def begin_measure(self) -> Any:
@@ -495,15 +540,19 @@ class Session:
         turned_ = {
             k.name: k.labels[k.now] for k in self.knobs() if k.now != k.pinned or k.name != "tile"
         }
-        return by_hand.told(self.now, replace(self.kept, knobs=turned_))
+        kept = replace(self.kept, knobs=turned_, edits=self.edited.kept())
+        return by_hand.told(self.now, kept)
 
     def look(self, values: Mapping[str, Any]) -> None:
         """Remember what the front end looks at; raises SnapshotError where that is out of range."""
         self.kept = state.seen(self.kept, values)
 
     def link(self) -> Any:
-        """The end of a link to this state."""
-        return {"text": state.fragment(self.state())}
+        """The end of a link to this state; `left` says what is too long for one."""
+        now = self.state()
+        text = state.fragment(now)
+        held = state.from_fragment(text).edits == now.edits
+        return {"text": text, "left": "" if held else "Edited kernels are too long for a link."}
 
     def save(self) -> Any:
         """A file of this state."""
@@ -526,6 +575,7 @@ class Session:
                 "the link is about another model", expected=self.kept.digest, found=found.digest
             )
         self.kept, self.focus = found, found.op
+        self.edited = self.edited.with_saved(found.edits)
         for name, label in found.knobs.items():
             knob = next((k for k in self.knobs() if k.name == name), None)
             if knob and label in knob.labels and knob.labels[knob.now] != label:

@@ -17,9 +17,11 @@ from widgets.rooms import gallery
 
 VERSION = 1
 LONGEST_TEXT = 64_000
+LONGEST_FILE = 1_000_000  # of a state that is no link
 LONGEST_NAME = 400
 MOST_KNOBS = 64
 MOST_MOVES = 256
+MOST_EDITS, LONGEST_SOURCE = 16, 60_000  # of kernels whose source was edited, and of one of them
 CHOICES: dict[str, tuple[str, ...]] = {
     "stage": tuple(s.name for s in Stage),
     "wall": ("both", "planned", "measured"),
@@ -34,7 +36,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 class State:
     """`digest` names the model, `op` the selected operator; `knobs` holds values as they are
     labelled. `connect` are values put at memory levels, `moves` bricks put elsewhere on the wall:
-    the fields of `explorer.rammer.moved_by_hand.Move`, in order.
+    the fields of `explorer.rammer.moved_by_hand.Move`, in order. `edits` are sources of kernels:
+    the call, the source that it began from, by its hash, and the text, which is shown and not run.
     """
 
     digest: str = ""
@@ -51,6 +54,7 @@ class State:
     room: str = ""
     connect: tuple[tuple[str, str], ...] = ()
     moves: tuple[tuple[Any, ...], ...] = ()
+    edits: tuple[tuple[str, str, str], ...] = ()
 
 
 def written(state: State, tool: str = "") -> str:
@@ -60,7 +64,13 @@ def written(state: State, tool: str = "") -> str:
 
 
 def fragment(state: State, tool: str = "") -> str:
-    """The state as the end of a link."""
+    """The state as the end of a link, without the edits where they are too long for one."""
+    if len(text := _fragment(state, tool)) <= LONGEST_TEXT:
+        return text
+    return _fragment(replace(state, edits=()), tool)
+
+
+def _fragment(state: State, tool: str) -> str:
     return base64.urlsafe_b64encode(written(state, tool).encode()).decode().rstrip("=")
 
 
@@ -79,9 +89,9 @@ def parsed(text: str) -> State:
     """The state in a JSON text; raises SnapshotError where it is damaged, of another version, or
     out of range.
     """
-    if len(text) > LONGEST_TEXT:
+    if len(text) > LONGEST_FILE:
         raise SnapshotError(
-            f"a saved state has at most {LONGEST_TEXT} characters, this one {len(text)}"
+            f"a saved state has at most {LONGEST_FILE} characters, this one {len(text)}"
         )
     try:
         found = json.loads(text)
@@ -119,6 +129,8 @@ def _checked(name: str, value: Any) -> Any:
         return _of(name, value, bool)
     if name == "knobs":
         return _knobs(value)
+    if name == "edits":
+        return _edits(value)
     if name in ("connect", "moves"):
         return _by_hand(name, value, _CONNECTION if name == "connect" else _MOVE)
     text = _of(name, value, str)
@@ -167,6 +179,21 @@ def _entry(name: str, value: Any, kind: type) -> Any:
     return value
 
 
+def _edits(value: Any) -> tuple[tuple[str, str, str], ...]:
+    """Names, hashes and texts; what stands in a text matters only where somebody tries it."""
+    if not isinstance(value, list | tuple) or len(value) > MOST_EDITS:
+        said = f"the saved state's edits are at most {MOST_EDITS} in a list"
+        raise SnapshotError(said, where="edits")
+    longest = (LONGEST_NAME, LONGEST_NAME, LONGEST_SOURCE)
+    for row in value:
+        fits = isinstance(row, list | tuple) and len(row) == len(longest)
+        if not fits or any(not isinstance(v, str) or len(v) > n for v, n in zip(row, longest)):
+            raise SnapshotError(
+                "one of the saved state's edits is no name with a source", where="edits"
+            )
+    return tuple((str(a), str(b), str(c)) for a, b, c in value)
+
+
 def _of(name: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise SnapshotError(f"the saved state's {name} is no {kind.__name__}", where=name)
@@ -197,4 +224,4 @@ def view(state: State) -> dict[str, Any]:
     return {k: v for k, v in asdict(state).items() if k not in _OWN}
 
 
-_OWN = ("digest", "knobs", "connect", "moves")  # what no page looks at
+_OWN = ("digest", "knobs", "connect", "moves", "edits")  # what no page looks at

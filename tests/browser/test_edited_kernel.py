@@ -1,0 +1,74 @@
+"""The source of a kernel is edited in the house, tried, left and found again."""
+
+import pytest
+from playwright.sync_api import Page
+
+import explorer
+from explorer.trial.helper import CAN_FORK
+from widgets.session.session import Session
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CAN_FORK, reason="there is no fork here"),
+]
+NOTE = ".linked .edit .note[role=status]"
+LOOP = "    for task in range(first, last):\n"
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session(explorer.compile("tests/data/tiny_skip.onnx"))
+
+
+def enter(found: Page) -> str:
+    """The editor of the first operator that has a kernel; the source that stands in it."""
+    found.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
+    found.locator(".stage[data-stage=EMITTED]").click()
+    found.locator(".pw .tabs button", has_text="Lines to code").click()
+    found.locator(".linked .ch button", has_text="Edit").click()
+    found.wait_for_selector(".linked textarea")
+    found.wait_for_function("document.querySelector('.linked textarea').value.length > 100")
+    return found.locator(".linked textarea").input_value()
+
+
+def told(found: Page, start: str) -> str:
+    found.wait_for_function(
+        "([where, start]) => document.querySelector(where).textContent.startsWith(start)"
+        " && document.querySelector('.linked .edit button').textContent === 'Try'",
+        arg=[NOTE, start],
+        timeout=60_000,
+    )
+    return found.inner_text(NOTE)
+
+
+@pytest.mark.parametrize("house", [(1440, "light"), (900, "dark")], indirect=True)
+def test_an_edit_is_tried_and_kept_while_one_looks_elsewhere(house: Page) -> None:
+    text = enter(house)
+    area = house.locator(".linked textarea")
+    assert area.evaluate("node => node.getRootNode().activeElement === node")
+    area.fill(text.replace(LOOP, f"    st_float32(0, 16, 1.0)\n{LOOP}"))
+    house.keyboard.press("Control+Enter")
+    house.wait_for_selector(".linked .edit button:has-text('Trying')")
+    assert "SIGSEGV" in told(house, "The edited kernel crashed its process")
+    mine = text.replace(LOOP, f"    pass\n{LOOP}")
+    area.fill(mine)
+    house.locator(".linked .edit button", has_text="Try").click()
+    assert "n = " in told(house, "Right, and ")
+    house.locator(".linked .edit button", has_text="Close").click()
+    house.wait_for_selector(".linked .column .ln")
+    house.locator(".pw .tabs button", has_text="Kernel table").click()
+    house.locator(".pw .tabs button", has_text="Lines to code").click()
+    house.locator(".linked .ch button", has_text="Edit").click()
+    house.wait_for_selector(".linked textarea")
+    assert area.input_value() == mine
+    house.locator(".linked .edit button", has_text="Back to ours").click()
+    house.wait_for_function(
+        "!document.querySelector('.linked textarea').value.includes('    pass')"
+    )
+    assert area.input_value() == text
+    house.locator(".linked .edit button", has_text="Bring back").click()
+    house.wait_for_function("document.querySelector('.linked textarea').value.includes('    pass')")
+    house.locator(".linked .edit button", has_text="Back to ours").click()
+    house.wait_for_function(
+        "!document.querySelector('.linked textarea').value.includes('    pass')"
+    )

@@ -1,0 +1,185 @@
+"""Kernels whose source a reader edits: the text, what it began from, and what came of trying it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from hashlib import blake2b
+from typing import Any
+
+from explorer.codegen.build import KernelCode
+from explorer.compilation.kernels import CompiledKernel
+from explorer.errors import BadOption
+from explorer.ir.kernel import Kernel
+from explorer.tuning.edited_kernel import Tried, tried
+from widgets.draw.table import count_text, time_text
+from widgets.model.house import House
+from widgets.model.knobs import Setting
+from widgets.session.questions import item
+from widgets.session.state import LONGEST_SOURCE
+from widgets.session.timing.jobs import Job, Jobs
+
+NOT_IN_USE = (
+    "The kernel that this edit began from is not in use here: set the knobs as they were, or begin "
+    "again from the one in use."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A source as it was edited; `base` names the source that it began from."""
+
+    source: str
+    base: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The edits by kernel call; `dropped` are those that were taken back and can be had again."""
+
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    dropped: Mapping[str, Edit] = field(default_factory=dict)
+
+    def kept(self) -> tuple[tuple[str, str, str], ...]:
+        """As a saved state has them."""
+        return tuple((name, e.base, e.source) for name, e in sorted(self.edits.items()))
+
+    def with_edit(self, name: str, edit: Edit) -> Edited:
+        """With another text for a kernel."""
+        return replace(self, edits={**self.edits, name: edit})
+
+    def with_saved(self, rows: tuple[tuple[str, str, str], ...]) -> Edited:
+        """With those of a saved state: texts, of which none is run by itself. Others stay, and what
+        stood in the place of one can be had again.
+        """
+        saved = {name: Edit(source, base) for name, base, source in rows}
+        gone = {n: e for n, e in self.edits.items() if n in saved and saved[n] != e}
+        return Edited({**self.edits, **saved}, {**self.dropped, **gone})
+
+    def without(self, name: str) -> Edited:
+        """The kernel as it is compiled; what was edited can be had again."""
+        rest = {n: e for n, e in self.edits.items() if n != name}
+        gone = {name: self.edits[name]} if name in self.edits else {}
+        return Edited(rest, {**self.dropped, **gone})
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A kernel in use with its code."""
+
+    name: str
+    label: str
+    code: KernelCode
+    kernel: Kernel
+    sizes: Mapping[str, int]
+
+    @property
+    def base(self) -> str:
+        """The name of its source."""
+        return name_of(self.code.source)
+
+
+def name_of(source: str) -> str:
+    """What a source is known by."""
+    return blake2b(source.encode(), digest_size=8).hexdigest()
+
+
+class Trials:
+    """One session's trials of edited kernels, and the kernels that edits began from."""
+
+    def __init__(self) -> None:
+        self.bases: dict[str, KernelCode] = {}
+        self.said: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def subject(self, now: Setting, house: House, call: int) -> Subject:
+        """The kernel of a call; raises BadOption where it has no code that can be run here."""
+        name = item(house.calls, call, "call").name
+        found = next((k for k in now.compiled.kernels if k.name == name), None)
+        if not isinstance(found, CompiledKernel) or now.compiled.device.name != "this-cpu":
+            said = f"{house.label(name)} has no code that can be edited and run here"
+            raise BadOption(said, where=name, try_="compile for this-cpu, through to code")
+        program = now.compiled.program
+        binding = next(b for b in program.kernel_calls if b.name == name)
+        sizes = {**program.env.hints, **dict(now.sizes)}
+        label = house.label(name)
+        return Subject(name, label, found.code, binding.kernel_call.kernel, sizes)
+
+    def told(self, s: Subject, edited: Edited) -> dict[str, Any]:
+        """The text of a kernel as it is edited, what of it is other than in the one in use, and
+        what came of trying it.
+        """
+        edit = edited.edits.get(s.name)
+        if edit and edit.base == s.base:
+            self.bases[edit.base] = s.code
+        source = edit.source if edit else s.code.source
+        return {
+            "kernel": s.label,
+            "source": source,
+            "changed": _differences(s.code.source, source),
+            "conflict": self._conflict(s, edit) if edit else "",
+            "said": self.said.get((s.name, edit.base, source)) if edit else None,
+            "dropped": s.name in edited.dropped,
+        }
+
+    def _conflict(self, s: Subject, edit: Edit) -> str:
+        """That the kernel has changed since the edit began, "" where it has not."""
+        if edit.base == s.base:
+            return ""
+        base = self.bases.get(edit.base)
+        if base is None:
+            return NOT_IN_USE
+        count = _differences(base.source, s.code.source)
+        return (
+            f"{s.label} was compiled anew since this edit began: {count_text(count, 'line')} of it "
+            "changed. It is tried in the place of the kernel that it began from."
+        )
+
+    def kept(self, s: Subject, edited: Edited, source: str) -> Edited:
+        """With a text for a kernel; an edit goes on from what it began from."""
+        if len(source) > LONGEST_SOURCE:
+            raise BadOption(f"a source has at most {LONGEST_SOURCE:,} characters", where=s.name)
+        before = edited.edits.get(s.name)
+        if before is None and source == s.code.source:
+            return edited
+        base = before.base if before else s.base
+        if base == s.base:
+            self.bases[base] = s.code
+        return edited.with_edit(s.name, Edit(source, base))
+
+    def start(self, s: Subject, edited: Edited, jobs: Jobs) -> dict[str, Any]:
+        """Begin to try an edit, beside; raises BadOption where the kernel that it began from is
+        gone.
+        """
+        edit = edited.edits.get(s.name) or Edit(s.code.source, s.base)
+        code = s.code if edit.base == s.base else self.bases.get(edit.base)
+        if code is None:
+            raise BadOption(NOT_IN_USE.removesuffix("."), where=s.name)
+
+        def work(job: Job) -> dict[str, Any]:
+            job.what = "compiled and run in a process of its own"
+            found = words(tried(s.label, code, s.kernel, s.sizes, edit.source))
+            self.said[s.name, edit.base, edit.source] = found
+            return found
+
+        return {"job": jobs.start(1, work)}
+
+
+def words(found: Tried) -> dict[str, Any]:
+    """What came of a trial, in a sentence."""
+    timed = found.against_ours
+    if timed is None:
+        text = found.problem[0].upper() + found.problem[1:]
+        return {"text": f"{text}.", "bad": True}
+    wide = ", wide" if timed.wide else ""
+    ends = f"{timed.low:.2f} to {timed.high:.2f}, n = {timed.n}{wide}"
+    ratio = f"{timed.ratio:.2f}× as fast ({ends})"
+    us = f"{time_text(timed.first.median_us)} against {time_text(timed.second.median_us)}"
+    return {"text": f"Right, and {timed.verdict}: {ratio}, {us} on one thread.", "bad": False}
+
+
+def _differences(ours: str, source: str) -> int:
+    """How many lines are new, changed or gone."""
+    matcher = SequenceMatcher(None, ours.split("\n"), source.split("\n"), autojunk=False)
+    changes = (c for c in matcher.get_opcodes() if c[0] != "equal")
+    return sum(max(a1 - a0, b1 - b0) for _, a0, a1, b0, b1 in changes)
