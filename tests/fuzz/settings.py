@@ -101,7 +101,7 @@ def everywhere() -> list[Setting]:
         for name in device_names()
         if name not in ("cpu", "this-cpu")
     ]
-    found += [Setting("this cpu", "cpu")]
+    found += [Setting("this cpu", "cpu"), Setting("thread blocks", "cuda-sim")]
     return found
 
 
