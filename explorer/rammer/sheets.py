@@ -55,7 +55,8 @@ def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 0) -> Pai
 
 def held_by(runs: Sequence[Sequence[Gridded]], device: Device) -> int:
     """How many blocks share a multiprocessor so that all operators, one after the other, end first;
-    of such numbers the greatest. A grid is out of which it does not hold so many.
+    of such numbers the least, for blocks beside each other take turns. A grid is out of which it
+    does not hold so many.
     """
     every = Counter(id(o.grids) for run in runs for o in run if o.grids)
     known = {id(o.grids): o.grids for run in runs for o in run if o.grids}
@@ -70,7 +71,7 @@ def held_by(runs: Sequence[Sequence[Gridded]], device: Device) -> int:
             for g, times in every.items()
         )
 
-    return min(reversed(counts), key=total_us, default=1)
+    return min(counts, key=total_us, default=1)
 
 
 def vdevice_of(

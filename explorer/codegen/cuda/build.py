@@ -55,6 +55,11 @@ class BlockCode:
     shared_bytes: int
     dynamic_bytes: int
 
+    @property
+    def function(self) -> tuple[str, tuple[DType, ...]]:
+        """What tells it from other code: its text, and what its arrays hold."""
+        return self.source, tuple(t.dtype for t in self.tensors)
+
 
 def print_block(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, block: Block | None = None

@@ -69,9 +69,9 @@ class DeviceProgram:
             if why := deadlock(s.programs):
                 raise CheckFailed(f"{program.name} would wait for ever: {why}")
         self.blocks = dict(self._printed())
-        sources = dict.fromkeys(code.source for code in self.blocks.values())
-        number = {source: n for n, source in enumerate(sources)}
-        self.kernels = {name: number[code.source] for name, code in self.blocks.items()}
+        functions = dict.fromkeys(code.function for code in self.blocks.values())
+        number = {function: n for n, function in enumerate(functions)}
+        self.kernels = {name: number[code.function] for name, code in self.blocks.items()}
         self.steps = assemble(self._given())
         _check_steps(self.steps)
 

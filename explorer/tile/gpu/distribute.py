@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from math import prod
 
 from explorer.devices.model import Device
@@ -53,6 +54,7 @@ def over_threads(p: TileProgram, device: Device) -> TileProgram:
         tile = register_tile(s, block, device) if isinstance(s, Reduce) else None
         if isinstance(s, Reduce) and tile is not None:
             after = _follows(s, left[0], p.body) if left else None
+            tile = tile.named(unused(tile.sums.name, (*p.buffers, *rooms)))
             made.append(tile.loops(s, after))
             rooms.append(tile.sums)
             left = left if after is None else left[1:]
@@ -62,6 +64,13 @@ def over_threads(p: TileProgram, device: Device) -> TileProgram:
             made.append(placed(s, threads))
     body = [x for s in made for x in (s, Sync())][:-1]
     return without_unused(replace(p, body=tuple(body), buffers=(*p.buffers, *rooms)))
+
+
+def unused(wish: str, buffers: Iterable[Buffer]) -> str:
+    """A name that none of the buffers has: two reductions may make parts of one result."""
+    taken = {b.name for b in buffers}
+    numbered = (f"{wish}{k}" for k in count(2))
+    return next(n for n in chain((wish,), numbered) if n not in taken)
 
 
 def threads_in(block: Block, device: Device) -> int:
@@ -138,6 +147,10 @@ class RegisterTile:
     sizes: tuple[int, ...]
     counts: tuple[int, ...]
     sums: Buffer
+
+    def named(self, name: str) -> RegisterTile:
+        """The same with its sums under another name."""
+        return replace(self, sums=replace(self.sums, name=name))
 
     def mine(self, clipped: bool = True) -> tuple[Span, ...]:
         """A thread's part of each axis; not `clipped`: as far as whole tiles reach."""

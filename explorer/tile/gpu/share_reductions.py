@@ -19,7 +19,7 @@ from explorer.ir.tile_programs.elements import Buffer, Fetch
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import Reduce, Span, Statement
 from explorer.ir.tile_programs.traversal import substitute
-from explorer.tile.gpu.distribute import register_tile, threads_in
+from explorer.tile.gpu.distribute import register_tile, threads_in, unused
 from explorer.tile.gpu.warp_reductions import SHUFFLED
 from explorer.tile.verify import shared_bytes
 
@@ -33,7 +33,7 @@ def share_reductions(p: TileProgram, device: Device) -> TileProgram:
     block, body = p.block or Block(), list[Statement]()
     for s in p.body:
         if isinstance(s, Reduce) and register_tile(s, block, device) is None:
-            room, made = _shared_out(s, threads_in(block, device), device)
+            room, made = _shared_out(s, threads_in(block, device), device, p.buffers)
             grown = replace(p, buffers=(*p.buffers, *room))
             if room and shared_bytes(grown, device) <= device.block_shared_bytes:
                 p = grown
@@ -44,7 +44,7 @@ def share_reductions(p: TileProgram, device: Device) -> TileProgram:
 
 
 def _shared_out(
-    s: Reduce, threads: int, device: Device
+    s: Reduce, threads: int, device: Device, buffers: tuple[Buffer, ...]
 ) -> tuple[tuple[Buffer, ...], tuple[Statement, ...]]:
     """The room for what each thread makes, and both reductions; nothing where it does not help."""
     along = s.over[-1]
@@ -53,7 +53,7 @@ def _shared_out(
     parts = _lanes(s, results, most, device) or _parts(s, most)
     if parts == 1:
         return (), ()
-    name = f"{s.target.buffer.name}_parts"
+    name = unused(f"{s.target.buffer.name}_parts", buffers)
     room = Buffer(name, "scratch", results * parts, computed(s.dtype), device.levels[0].name)
     mine = Span(f"_p_{along.axis}", Affine(), parts, parts)
     offset = var(mine.axis)

@@ -188,7 +188,7 @@ def _room(
     pad = -row % group + group * (o.dense in over)
     pitch = row + (pad if outer and inner and row > 1 else 0)
     size = prod(int(x.size) for x in outer) * pitch
-    name = f"{r.target.buffer.name.removesuffix('_sums')}_{o.load.buffer.name}_{n}"
+    name = f"{r.target.buffer.name.replace('_sums', '')}_{o.load.buffer.name}_{n}"
     buffer = Buffer(name, "scratch", size, o.load.buffer.dtype, device.levels[0].name)
     copied = sorted((*outer, *inner), key=lambda x: (x.axis == o.dense, x.axis in over))
     return Room(o, (*outer, *inner), len(outer), pitch, buffer, tuple(copied))

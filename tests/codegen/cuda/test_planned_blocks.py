@@ -95,9 +95,10 @@ def test_all_walls_bricks_are_the_blocks_that_are_printed(model: str, sheet: str
 
 
 def test_half_of_a_gpu_is_no_faster_than_all_of_it() -> None:
+    """But for one meeting: tasks on more units are more to wait for, and then all meet."""
     c = compile_model("zoo:small_bert", "a100", until="planned")
     half = Executable(c.program, {}, replace(c.device, units=c.device.units // 2))
-    assert c.planned_wall().total_us <= half.planned_wall(c.hint).total_us * 1.001
+    assert c.planned_wall().total_us <= half.planned_wall(c.hint).total_us + c.device.barrier_us
 
 
 def test_a_block_under_a_kernels_own_names_is_the_same_one() -> None:

@@ -79,6 +79,22 @@ def test_more_programs_make_what_the_cpu_makes(model: str) -> None:
     check(model)
 
 
+def test_equal_texts_of_other_types_are_other_code() -> None:
+    """Copies of numbers and of truths read alike, and lie in memory otherwise."""
+
+    @explorer.trace
+    def turned(x: explorer.tensor("int32", 5), y: explorer.tensor("bool", 5)):  # type: ignore[valid-type,no-untyped-def]
+        return x[::-1] + x[:1], x[::-1], y[::-1]
+
+    c = explorer.compile(turned, target="cuda-sim")
+    given = (np.array([7, 300, -1, 70_000, 5], np.int32), np.array([1, 0, 0, 1, 0], bool))
+    found = ProgramRun(c.device_program(units=UNITS), StandIn(UNITS)).run(c.named(given))
+    for got, want in zip(
+        found.values(), explorer.compile(turned).run(c.named(given)).values(), strict=True
+    ):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_a_loop_makes_as_many_trips_as_the_cpu() -> None:
     run = check("tiny_while.onnx")
     bricks = run.wall().bricks
@@ -135,7 +151,9 @@ def test_a_hang_is_told_by_the_kernel_itself() -> None:
     program = c.device_program(units=UNITS)
     (code,) = program.launches
     rows = [r.copy() for r in code.rows]
-    shown = next((u, n) for u, r in enumerate(rows) for n in np.flatnonzero(r[:, 4] > 0))
+    waited = {(int(r[1]), int(r[2])) for own in rows for r in own if r[0] == isa.WAIT}
+    unit, last = max(waited, key=lambda w: w[1])  # no later step of the unit covers it
+    shown = unit, int(np.flatnonzero(rows[unit][:, 4] == last)[0])
     rows[shown[0]][shown[1], 4] = 0
     program.steps = (replace(code, rows=tuple(rows)),)
     run = ProgramRun(program, StandIn(UNITS))

@@ -15,7 +15,7 @@ from explorer.devices.catalogue import device
 from explorer.errors import BadOption
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Block
-from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, TensorSpec, at, axes
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Reduce, Sync
@@ -131,6 +131,34 @@ def test_what_other_blocks_write_over_is_not_read() -> None:
         expr = Apply("neg", (Read("old", (var("a0") + shift, var("a1"))),))
         with pytest.raises(BadOption, match="y is written over old"):
             thread_block_steps(over_old(expr, rows, first), SMALL, ENV, {})
+
+
+def test_two_products_make_parts_of_one_result() -> None:
+    """Each has sums, operands and shares of its own, in other shapes: no two go by one name."""
+
+    def part(width: int, first: int, w: str, depth: int) -> Compute:
+        (i, j), k = axes("a", (6, width)), Axis("k", depth)
+        read = (Read("x", (var("a0"), var("k"))), Read(w, (var("k"), var("a1"))))
+        store = (var("a0"), var("a1") + first)
+        return Compute("y", (i, j), Apply("mul", read), (k,), "sum", store=store)
+
+    for depth in (5, 300):  # in registers, and shared by several threads
+        tensors = (
+            *(TensorSpec("x", (6, depth)), TensorSpec("v", (depth, 8))),
+            *(TensorSpec("w", (depth, 7)), TensorSpec("y", (6, 15))),
+        )
+        made_of = (part(8, 0, "v", depth), part(7, 8, "w", depth))
+        k = Kernel("parts", tensors, made_of, ("x", "v", "w"), ("y",))
+        rng = np.random.default_rng(depth)
+        x, v, w = (rng.normal(size=t.shape).astype(np.float32) for t in tensors[:3])
+        want = x @ np.concatenate([v, w], 1)
+        for gpu in (SMALL, V100):
+            for name, program in thread_block_steps(normalise(k), gpu, ENV, {}):
+                names = [b.name for b in program.buffers]
+                assert len({*names}) == len(names), name
+            y = np.full((6, 15), np.nan, np.float32)
+            Interpreter(program, {"x": x, "v": v, "w": w, "y": y}, {}, depth).run()
+            np.testing.assert_allclose(y, want, 1e-4, 1e-4)
 
 
 def test_a_product_is_in_three_levels() -> None:
