@@ -46,6 +46,7 @@ from explorer.passes.simplify.fold_constants import fold_constants
 from explorer.passes.simplify.integer_weights import keep_integer_weights
 from explorer.passes.softmax.online_price import Price as PriceOf
 from explorer.passes.softmax.online_price import PriceInBlocks
+from explorer.passes.switches.arrangement import arranged
 from explorer.rammer import Ram
 from explorer.relax import FuseOps, Legalize, deduce
 from explorer.relax.dispatch import Dispatch, patterns
@@ -66,7 +67,7 @@ Progress = Callable[[str, int, int], None]
 
 def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
     """Every step in order, under the name that the pictures show. Passes of the user's own stand
-    after the steps that they name.
+    after the steps that they name; then `options.steps` says which are off, and where they stand.
     """
     libraries = patterns(options.relax.dispatch)
     dispatch = (Step("dispatch to libraries", Stage.DIFFERENTIATED, Dispatch(libraries)),)
@@ -123,7 +124,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         *_measuring_ways(options, device),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
-    return placed(steps, options.passes, LegalTiles(device))
+    return arranged(placed(steps, options.passes, LegalTiles(device)), options.steps)
 
 
 def _measuring_ways(options: Options, device: Device) -> tuple[Step, ...]:

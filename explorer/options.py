@@ -11,6 +11,7 @@ from explorer.passes.pipeline import own_passes
 from explorer.passes.pipeline.registry import Passes
 from explorer.passes.recurrent.shared_products import Options as RecurrentOptions
 from explorer.passes.softmax.online_softmax import OnlineSoftmax
+from explorer.passes.switches.arrangement import Options as StepOptions
 from explorer.rammer import Options as RammerOptions
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.relax.options import Options as RelaxOptions
@@ -22,9 +23,9 @@ from explorer.welder import Options as WelderOptions
 class Options:
     """Knobs by system: `Options(rammer=explorer.rammer.Options(threads=1))`.
 
-    `passes` are the user's own, each after a step that it names: `Options(passes=(("legalise to
-    kernels", my_pass),))`; with `registered`, those of `@explorer.compiler_pass(name, after=...)`
-    come as well.
+    `steps` leaves steps of the pipeline out, or puts them elsewhere. `passes` are the user's own,
+    each after a step that it names: `Options(passes=(("legalise to kernels", my_pass),))`; with
+    `registered`, those of `@explorer.compiler_pass(name, after=...)` come as well.
     """
 
     recurrent: RecurrentOptions = RecurrentOptions()
@@ -37,6 +38,7 @@ class Options:
     rematerialisation: RematerialisationOptions = RematerialisationOptions()
     rammer: RammerOptions = RammerOptions()
     memory: MemoryOptions = MemoryOptions()
+    steps: StepOptions = StepOptions()
     passes: Passes = ()
     registered: bool = True
 

@@ -116,3 +116,35 @@ def test_a_saved_page_has_both_for_every_step(browser: Browser, tmp_path: Path) 
         tab.page.wait_for_selector(".sides .ln.add")
     assert not tab.faults and not tab.outside
     tab.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (900, "dark")])
+def test_a_step_is_switched_off_and_on_and_refused_on_the_board(
+    browser: Browser, tmp_path: Path, width: int, scheme: str
+) -> None:
+    session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
+    with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+        page.locator(".stage[data-stage=LEGALIZED]").click()
+        page.locator(".pw .ph [role=tab]", has_text="Step").click()
+        page.locator('.pw .rbar [data-tab="switchboard"]').click()
+        page.wait_for_selector(".switches tbody tr")
+        idle = page.locator(".switches tr.idle").all_inner_texts()
+        assert any("inline calls" in text for text in idle)
+        page.get_by_label("roll is on").click()
+        page.wait_for_function(SAID, arg=[".switches .note", "'ram' needs tiles"])
+        assert page.get_by_label("roll is on").is_checked()
+        page.get_by_label("put channels last is on").click()
+        page.wait_for_selector(".switches tr.off")
+        assert "put channels last" in page.locator(".switches tr.off").inner_text()
+        assert not page.get_by_label("put channels last is on").is_checked()
+        page.get_by_label("Place of remove dead code").select_option("first of its stage")
+        page.wait_for_function(SAID, arg=[".switches .note", "it needs kernels"])
+        page.get_by_label("Place of clean up").select_option("after legalise to kernels")
+        page.wait_for_function(
+            "[...document.querySelectorAll('.switches tbody tr')].findIndex(r => "
+            "r.children[1].textContent === 'clean up') === 9"
+        )
+        page.get_by_label("put channels last is on").click()
+        page.wait_for_function("!document.querySelector('.switches tr.off')")
+        page.locator(".switches .lk", has_text="legalise to kernels").click()
+        page.wait_for_function(SAYS, arg="legalise to kernels: ")

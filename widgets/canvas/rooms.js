@@ -6,6 +6,7 @@ import { tuningView } from "./tuning.js";
 import { weldView } from "./weld.js";
 import { sidesView } from "./sides.js";
 import { matchesView } from "./matches.js";
+import { switchesView } from "./switches.js";
 import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 
 /** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
@@ -18,7 +19,7 @@ export function roomsView(ctx, picture) {
 
   const weld = weldView({ host: ctx.host, device: () => viewOf(ctx.pictures.find(p => p.live === "levels").name).device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
 
-  const stepping = { host: ctx.host, say: ctx.say, op: ctx.op, pick: ops => ctx.pick(ops) }, sides = sidesView(stepping), matches = matchesView(stepping);
+  const stepping = { host: ctx.host, say: ctx.say, op: ctx.op, pick: ops => ctx.pick(ops) }, sides = sidesView(stepping), matches = matchesView(stepping), switches = switchesView({ host: ctx.host, say: ctx.say, turn: ctx.turn, toStep: at => { ctx.toStep?.(at); ctx.enter?.("changes"); } });
 
   const charted = { host: ctx.host, say: ctx.say, op: ctx.op, names: ctx.names, take: patch => choose(patch.more ? { more: { ...viewOf(shown.room).more, ...patch.more } } : patch), pick: names => ctx.pick(names.map(name => ctx.names().indexOf(name)).filter(op => op >= 0)) };
   const chart = chartView(charted), lower = chartView(charted); // of the picture and of the one below
@@ -71,7 +72,10 @@ export function roomsView(ctx, picture) {
     const each = live && known[room].live === "matches" && await matches.load(stepOf(view.more).step ?? data.controls.more[0][3]) ? matches : null;
     if (number !== asked) return false;
     steps = each ?? steps;
-    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, both ? sides.box : each?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !code ? drawn : null, under?.box, more ? below : null);
+    const board = live && known[room].live === "switches" ? switches : null;
+    if (board) await board.load();
+    if (number !== asked) return false;
+    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, both ? sides.box : each?.box ?? board?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !board && !code ? drawn : null, under?.box, more ? below : null);
     if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
     if (form === tuning.box) tuning.load(ctx.op());
     code?.load();

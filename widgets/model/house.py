@@ -31,6 +31,7 @@ from widgets.model.knob import Knob
 from widgets.model.knobs import threads
 from widgets.model.other_names import other_names
 from widgets.model.outline import dtype_text
+from widgets.model.step_knobs import HIDDEN
 
 Part = Any  # a JSON value
 T = TypeVar("T")
@@ -208,7 +209,7 @@ def _graph(graph: Graph, house: House) -> Part:
 
 
 def knob_parts(knobs: Sequence[Knob]) -> Part:
-    """The knobs without their values, which stay in Python."""
+    """The knobs of the row without their values, which stay in Python."""
     return [
         {
             "name": k.name,
@@ -220,6 +221,7 @@ def knob_parts(knobs: Sequence[Knob]) -> Part:
             "hint": k.hint,
         }
         for k in knobs
+        if k.kind != HIDDEN
     ]
 
 

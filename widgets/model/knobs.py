@@ -23,6 +23,7 @@ from explorer.welder import POLICIES as WELDING
 from widgets.model.compiled import Compiled
 from widgets.model.knob import Knob
 from widgets.model.own_knobs import PREFIX, own_knobs
+from widgets.model.step_knobs import PLACE, SWITCH, step_knobs
 
 OFF = "off"
 MOST_TILES = 12
@@ -59,7 +60,8 @@ def symbols(program: Program) -> tuple[str, ...]:
 
 def knobs(now: Setting, pinned: Setting, op: str = "", label: str = "") -> tuple[Knob, ...]:
     """Every knob in the order of its key: threads, tile, fusion, policy, control flow where there
-    is any, one a symbol, then those of passes of one's own. The tile is that of the kernel of `op`,
+    is any, one a symbol, then those of passes of one's own, and those of the switchboard, which
+    stand there alone. The tile is that of the kernel of `op`,
     which is called `label`.
     """
     names = symbols(now.compiled.model.program)
@@ -71,6 +73,7 @@ def knobs(now: Setting, pinned: Setting, op: str = "", label: str = "") -> tuple
         *_control(now, pinned),
         *(_size(now, pinned, name) for name in names),
         *own_knobs(now.compiled, pinned.compiled),
+        *step_knobs(now.compiled, pinned.compiled),
     )
 
 
@@ -94,6 +97,8 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
             return with_tile(now, *value)
         case name if name.startswith(PREFIX):
             changed = {"passes": value}
+        case name if name.startswith((SWITCH, PLACE)):
+            changed = {"steps": value}
         case _:
             symbol = knob.name.removeprefix("size ")
             sizes = dict(now.sizes) | {symbol: value}

@@ -31,7 +31,7 @@ class Family:
     picture is about the whole program.
     """
 
-    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes", "steps"]
+    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes", "steps", "board"]
     controls: Callable[[OnShow, str], Mapping[str, Any]]
     about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()
     heaviest: Callable[[OnShow, int], tuple[str, ...]] | None = None
@@ -67,8 +67,9 @@ class Picture:
 
     `live` is what a page with a kernel adds: the "wall" that is drawn in the page in its place, the
     form of a "tile" to try, that of "levels" to move values to, the "code" of a kernel whose lines
-    are linked, "sides" that scroll together, or "matches" that are gone through; `clock` is what it
-    can measure.
+    are linked, "sides" that scroll together, "matches" that are gone through, or the "switches" of
+    steps; `clock` is what it can measure.
+
     `below` stands below it. `of_run`: it shows what a run did, so that one is made before it is
     shown `measured`.
     """
@@ -80,7 +81,7 @@ class Picture:
     stage: Stage | None = None
     family: Family | None = None
     about: Literal["", "operator", "kernel"] = ""
-    live: Literal["", "wall", "tile", "levels", "code", "sides", "matches"] = ""
+    live: Literal["", "wall", "tile", "levels", "code", "sides", "matches", "switches"] = ""
     below: Picture | None = None
     of_run: bool = False
     clock: Clock | None = None

@@ -38,6 +38,7 @@ MODULES = (
     "weld",
     "sides",
     "matches",
+    "switches",
     "rooms",
     "room",
     "house",

@@ -45,7 +45,7 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
     ask("imported")
     for step in range(len(session.now.compiled.snapshots)):
         ask("program", step=step)
-    for picture in (p for p in gallery.PICTURES if p.every):
+    for picture in (p for p in gallery.PICTURES if p.family and p.family.name == "steps"):
         for step in range(len(session.now.compiled.snapshots)):
             ask("picture", room=picture.name, op=-1, step=step)
     for op in range(len(session.house.operators)):

@@ -23,6 +23,7 @@ from widgets.charts import (
     tile_curve,
     waves,
 )
+from widgets.charts import left_out as left_out_chart
 from widgets.draw import plots
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
@@ -43,6 +44,7 @@ from widgets.program import (
     program_diff,
     side_by_side,
     stages_picture,
+    switchboard,
 )
 from widgets.rammer import (
     accept_picture,
@@ -67,7 +69,7 @@ from widgets.roller import (
     tile_layout,
     tile_panels_picture,
 )
-from widgets.timed import kernel_table_picture, search_picture, sizes_picture
+from widgets.timed import kernel_table_picture, left_out, search_picture, sizes_picture
 from widgets.training import backward_picture, cache_panel, memory_front
 from widgets.welder import (
     connections_picture,
@@ -83,6 +85,8 @@ PICTURES: tuple[Picture, ...] = (
     changes_picture.PICTURE,
     side_by_side.PICTURE,
     matches_picture.PICTURE,
+    switchboard.PICTURE,
+    left_out.PICTURE,
     shapes_picture.PICTURE,
     shape_heap_picture.PICTURE,
     call_boundary_picture.PICTURE,
@@ -135,6 +139,7 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
     "waves": waves.chart,
     "rtasks": rtasks.chart,
     "errors": errors.chart,
+    "left_out": left_out_chart.chart,
     "kernels": kernels.chart,
 }
 

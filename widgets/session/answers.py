@@ -5,7 +5,7 @@ picture.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from explorer.errors import BadOption
@@ -14,10 +14,10 @@ from explorer.runtime.control.way_times import Timed
 from widgets.draw import plots
 from widgets.model.hand import Hand
 from widgets.model.house import House, table_part
-from widgets.model.knobs import Setting
+from widgets.model.knobs import Setting, fusion
 from widgets.model.on_show import OnShow, Times, View, Walls
 from widgets.model.picture import Picture, controls
-from widgets.program import matches_picture, program_diff
+from widgets.program import matches_picture, program_diff, switchboard
 from widgets.program.generated_source import LANGUAGES, PTX_COMMENT, SourceRows, line_origins
 from widgets.program.generated_source import data as source_data
 from widgets.program.instructions import explained
@@ -40,6 +40,26 @@ def versus(s: OnShow) -> Any:
     """The lines of the program on show, and those of A's that went."""
     lines = program_diff.data(s.pinned.compiled.program, s.now.compiled.program)
     return {"lines": _rows(s, lines), "failed": ""}
+
+
+def board(s: OnShow) -> Any:
+    """The switchboard: every step with its knobs and their positions, and both pipelines in
+    numbers.
+    """
+    found = switchboard.data(s.now.compiled, s.pinned.compiled)
+    at = {x.name: n for n, x in enumerate(s.now.compiled.snapshots)}
+    weld = fusion(s.now, s.pinned)
+    off = weld.labels.index("off")
+    as_a = (
+        weld.pinned
+        if weld.pinned not in (None, off)
+        else next(n for n in range(len(weld.labels)) if n != off)
+    )
+    steps = []
+    for row in found.steps:
+        ends = (off, as_a) if row.knob == weld.name else (0, 1)
+        steps.append({**asdict(row), "at": at.get(row.name, -1), "off": ends[0], "back": ends[1]})
+    return {"steps": steps, "numbers": [list(n) for n in found.numbers]}
 
 
 def matches(s: OnShow, step: int) -> Any:
@@ -244,6 +264,7 @@ def library(s: OnShow) -> Binary:
 READERS: Mapping[str, Callable[..., Any]] = {
     "program": program,
     "imported": imported,
+    "board": board,
     "matches": matches,
     "match": match,
     "versus": versus,

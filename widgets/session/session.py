@@ -26,6 +26,7 @@ from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, 
 from widgets.model.on_show import Times, View, Walls
 from widgets.model.outline import tiling_text
 from widgets.model.picture import Picture
+from widgets.model.step_knobs import HIDDEN, is_default
 from widgets.rammer import wall_hand
 from widgets.roller.view import rolled
 from widgets.rooms import gallery
@@ -538,7 +539,9 @@ class Session:
     def state(self) -> state.State:
         """The state of the house with the knobs by their labels."""
         turned_ = {
-            k.name: k.labels[k.now] for k in self.knobs() if k.now != k.pinned or k.name != "tile"
+            k.name: k.labels[k.now]
+            for k in self.knobs()
+            if (not is_default(k) if k.kind == HIDDEN else k.now != k.pinned or k.name != "tile")
         }
         kept = replace(self.kept, knobs=turned_, edits=self.edited.kept())
         return by_hand.told(self.now, kept)

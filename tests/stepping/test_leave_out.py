@@ -1,0 +1,46 @@
+"""What each step is worth: the plan, and the clock, without it."""
+
+from __future__ import annotations
+
+import explorer
+from explorer import Stage
+from explorer.stepping.leave_out import changed_something, cost_of, leave_one_out, without
+from widgets.charts import left_out as charts
+from widgets.rooms import gallery
+from widgets.session.session import Session
+from widgets.timed.left_out import LeftOutRows, caption, table
+
+
+def test_each_step_is_left_out_alone_or_says_who_needs_it() -> None:
+    c = explorer.compile("zoo:small_mobilevit", until=Stage.PLANNED)
+    whole, found = cost_of(c), {x.step: x for x in leave_one_out(c)}
+    assert tuple(found) == changed_something(c)
+    assert found["roll"].cost is None and "'ram' needs tiles" in found["roll"].refused
+    slower = found["put channels last"].cost
+    assert slower is not None and slower.us > whole.us and slower.kernels > whole.kernels
+    apart = found["weld"].cost
+    assert apart is not None and apart.kernels > whole.kernels
+    again = cost_of(without(c, "put channels last"))
+    assert again == slower and all(x.measured is None for x in found.values())
+
+
+def test_the_clock_is_asked_where_the_plan_is_another_one() -> None:
+    c = explorer.compile("zoo:tiny_bert", until=Stage.PLANNED)
+    found = LeftOutRows(cost_of(c), tuple(leave_one_out(c, inputs=c.random_inputs())))
+    timed = {x.step for x in found.rows if x.measured is not None}
+    assert timed == {x.step for x in found.effects} and "weld" in timed
+    rows = table(found).rows
+    assert rows[0][0] == "none" and len(rows) == len(found.rows) + 1
+    assert "timed in turns with it" in caption(found)
+    figure = charts.chart(found, "", "light")
+    assert [t.name for t in figure.data] == ["planned", "measured"]
+    assert set(figure.data[1].y) == timed
+    assert all(t.base == 1.0 for t in figure.data)
+
+
+def test_the_picture_asks_its_clock() -> None:
+    session = Session(explorer.compile("zoo:tiny_bert"))
+    picture = gallery.named("left_out")
+    assert "nobody has asked" in gallery.picture("left_out", session)[1].caption
+    session.time_shown(picture, "")
+    assert "without weld" in gallery.picture("left_out", session)[1].caption

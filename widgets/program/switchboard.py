@@ -1,0 +1,183 @@
+"""The switchboard: every step in its order, on or off, what it did and took, beside A's; and both
+pipelines in a few numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from explorer.compilation import Compilation
+from explorer.ir.stage import Stage
+from explorer.passes.pipeline.own_pass import OwnPass
+from explorer.passes.switches.arrangement import why_needed
+from explorer.stepping.leave_out import WELD, cost_of
+from widgets.draw.svg import Svg, fit, label, rect
+from widgets.draw.table import Table, size_text, time_text
+from widgets.model.compiled import Compiled, Snapshot
+from widgets.model.on_show import OnShow
+from widgets.model.own_knobs import PREFIX
+from widgets.model.picture import Drawn, Family, Picture
+from widgets.model.stage_strip import changes, did
+from widgets.model.step_knobs import PLACE, SWITCH, all_steps
+
+WIDTH, LINE = 780.0, 18.0
+ON = ("off", "on")
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step at its place. `did`: it changed something; `needed` says who cannot do without it, ""
+    where it may be left out; `knob` switches it, `place` is the knob of where it stands. `in_a`:
+    whether A has it.
+    """
+
+    name: str
+    stage: str
+    on: bool
+    seconds: float
+    changes: int
+    did: bool
+    needed: str
+    knob: str
+    place: str
+    in_a: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The steps, and numbers of A and of what is on show, each with its unit in its words."""
+
+    steps: tuple[StepRow, ...]
+    numbers: tuple[tuple[str, str, str], ...]
+
+
+def data(c: Compiled, a: Compiled) -> Board:
+    """The switchboard of a compilation, beside A's."""
+    ran = {s.name: s for s in c.snapshots}
+    in_a = {s.name for s in a.snapshots}
+    if isinstance(c, Compilation):
+        steps = all_steps(c)
+        needed = {s.name: why_needed(steps, s.name) for s in steps}
+        rows = tuple(
+            _row(s.name, s.stage, ran.get(s.name), needed[s.name], isinstance(s.run, OwnPass), c)
+            for s in steps
+        )
+    else:
+        rows = tuple(
+            _row(s.name, s.stage, s, "it was compiled elsewhere", False, c) for s in ran.values()
+        )
+    return Board(
+        tuple(_beside(r, in_a) for r in rows),
+        tuple(_numbers(a, c)),
+    )
+
+
+def _row(
+    name: str, stage: Stage, ran: Snapshot | None, needed: str, own: bool, c: Compiled
+) -> StepRow:
+    knob = f"{PREFIX if own else SWITCH}{name}"
+    on = ran is not None
+    if name == WELD and needed and isinstance(c, Compilation):
+        knob, needed, on = "fusion", "", on and c.options.welder.enabled
+    return StepRow(
+        name,
+        stage.name,
+        on,
+        ran.seconds if ran else 0.0,
+        changes(ran.before, ran.after) if ran else 0,
+        did(ran) if ran else False,
+        needed,
+        knob,
+        f"{PLACE}{name}",
+    )
+
+
+def _beside(row: StepRow, in_a: set[str]) -> StepRow:
+    return StepRow(
+        row.name, row.stage, row.on, row.seconds, row.changes, row.did, row.needed, row.knob,
+        row.place, row.name in in_a,
+    )  # fmt: skip
+
+
+def _numbers(a: Compiled, c: Compiled) -> list[tuple[str, str, str]]:
+    found = [("steps", str(len(a.snapshots)), str(len(c.snapshots)))]
+    seconds = (sum(s.seconds for s in x.snapshots) for x in (a, c))
+    one, other = (f"{s:.3f} s" for s in seconds)
+    found.append(("took to compile", one, other))
+    kernels = (str(len(x.program.kernel_calls)) for x in (a, c))
+    found.append(("kernels", *kernels))  # type: ignore[arg-type]
+    if all(isinstance(x, Compilation) and x.program.stage >= Stage.PLANNED for x in (a, c)):
+        costs = [cost_of(x) for x in (a, c) if isinstance(x, Compilation)]
+        found.append(("a run, planned", time_text(costs[0].us), time_text(costs[1].us)))
+        found.append(("arena", size_text(costs[0].bytes), size_text(costs[1].bytes)))
+    return found
+
+
+def table(board: Board) -> Table:
+    """One row a step, then one a number, of A and of what is on show."""
+    rows = [
+        (s.name, s.stage, ON[s.on], ON[s.in_a], round(s.seconds, 4), s.changes, _said(s))
+        for s in board.steps
+    ]
+    rows += [(name, "", now, a, "", "", "") for name, a, now in board.numbers]  # type: ignore[misc]
+    columns = ("step", "stage", "now", "A", "seconds", "changes", "")
+    return Table(columns, tuple(rows), ((),) * len(rows), caption(board))
+
+
+def _said(s: StepRow) -> str:
+    if s.needed:
+        return f"cannot be left out: {s.needed}"
+    return "" if s.did or not s.on else "did nothing"
+
+
+def caption(board: Board) -> str:
+    """How many steps did something, and how many are off."""
+    on = [s for s in board.steps if s.on]
+    off = len(board.steps) - len(on)
+    idle = sum(not s.did for s in on)
+    return f"{len(on)} steps, {idle} of them did nothing; {off} off"
+
+
+def figure(board: Board) -> Svg:
+    """The steps in their order; those that did nothing are pale, those that are off struck out."""
+    marks = [label(12, 15, caption(board), "i w")]
+    y = 26.0
+    for s in board.steps:
+        style = "i" if s.on and s.did else "q"
+        box = "var(--ink)" if s.on else "none"
+        marks.append(rect(12, y + 3, 10, 10, box, 'stroke="var(--ink2)"'))
+        marks.append(label(30, y + 12, s.name, style))
+        if not s.on:
+            marks.append(rect(30, y + 8, 6.2 * len(s.name), 1, "var(--ink3)"))
+        marks.append(label(250, y + 12, s.stage, "q"))
+        marks.append(label(430, y + 12, f"{s.seconds:.3f} s" if s.on else "", style, anchor="end"))
+        said = _said(s) or (f"{s.changes} changes" if s.changes else "decided" if s.did else "")
+        marks.append(label(446, y + 12, fit(said, WIDTH - 456), style, title=said))
+        y += LINE
+    for name, a, now in board.numbers:
+        marks.append(label(30, y + 14, name, "q"))
+        marks.append(label(250, y + 14, f"A {a}"))
+        marks.append(label(430, y + 14, now, "i", anchor="end"))
+        y += LINE
+    return Svg(WIDTH, y + 8, "".join(marks), caption(board))
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    board = data(s.now.compiled, s.pinned.compiled)
+    return board, figure(board), table(board)
+
+
+ALONE = Family(
+    "board",
+    lambda s, op: {"devices": [], "device": "", "tiles": [], "rank": -1, "note": "", "more": []},
+)
+
+PICTURE = Picture(
+    name="switchboard",
+    title="Switchboard",
+    words="Every step of the pipeline: on or off, where it stands, what it did; beside A's.",
+    draw=_draw,
+    family=ALONE,
+    live="switches",
+    every=True,
+)

@@ -1,0 +1,111 @@
+"""What each step is worth: the program without it, by its plan and, where it runs here, by the
+clock, beside the program with all steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.compilation import Compilation
+from explorer.stepping.leave_out import Cost, LeftOut, changed_something, cost_of, leave_one_out
+from widgets.draw.table import Table, size_text, time_text
+from widgets.model.compiled import Arrays
+from widgets.model.house import House
+from widgets.model.knobs import Setting
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Clock, Drawn, Picture, nothing
+from widgets.program.switchboard import ALONE
+
+NAME = "left_out"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOutRows:
+    """The cost with all steps, and each step left out alone."""
+
+    whole: Cost
+    rows: tuple[LeftOut, ...]
+
+    @property
+    def effects(self) -> tuple[LeftOut, ...]:
+        """Those without which the plan is another one."""
+        return tuple(r for r in self.rows if r.cost is not None and r.cost != self.whole)
+
+
+def table(found: LeftOutRows) -> Table:
+    """One row a step: what is planned without it, and what the clock said."""
+    columns = (
+        "step left out", "a run, planned µs", "more µs", "arena bytes", "kernels",
+        "measured: times as long", "99 % interval", "why not",
+    )  # fmt: skip
+    rows = [
+        ("none", round(found.whole.us, 2), 0.0, found.whole.bytes, found.whole.kernels, "", "", "")
+    ]
+    rows += [_row(r, found.whole) for r in found.rows]
+    return Table(columns, tuple(rows), ((),) * len(rows), caption(found))
+
+
+def _row(r: LeftOut, whole: Cost) -> tuple[Any, ...]:
+    if r.cost is None:
+        return (r.step, "", "", "", "", "", "", r.refused)
+    c, m = r.cost, r.measured
+    clock = (round(1 / m.ratio, 3), f"{1 / m.high:.3f} to {1 / m.low:.3f}") if m else ("", "")
+    return (r.step, round(c.us, 2), round(c.us - whole.us, 2), c.bytes, c.kernels, *clock, "")
+
+
+def caption(found: LeftOutRows) -> str:
+    """The step that is worth most, by its plan, and by the clock where that was asked."""
+    said = (
+        f"a run with all steps: planned {time_text(found.whole.us)}, "
+        f"{size_text(found.whole.bytes)} of arena, {found.whole.kernels} kernels"
+    )
+    costs = [(r.cost.us, r) for r in found.effects if r.cost is not None]
+    if not costs:
+        return f"{said}; no step changes that alone"
+    us, most = max(costs, key=lambda x: x[0])
+    timed = sum(r.measured is not None for r in found.rows)
+    clock = f"; {timed} timed in turns with it" if timed else ""
+    return f"{said}; without {most.step}: {time_text(us)}{clock}"
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    found = s.clocked(NAME, "")
+    if found is None:
+        c = s.now.compiled
+        asked = [(x.name, round(x.seconds, 4)) for x in c.snapshots]
+        words = "each step left out alone: nobody has asked yet"
+        return (), nothing(words)[1], Table(("step", "seconds"), tuple(asked), ((),) * len(asked), words)
+    return found, None, table(found)
+
+
+def _measured(
+    now: Setting, house: House, about: str, inputs: Arrays
+) -> Iterator[tuple[int, int, Any]]:
+    """Each step in turn: its plan, and the clock where that is another one."""
+    c = now.compiled
+    assert isinstance(c, Compilation), "what has no pipeline has nothing to leave out"
+    sizes = dict(now.sizes)
+    count, rows = len(changed_something(c)), tuple[LeftOut, ...]()
+    whole = cost_of(c, sizes)
+    for row in leave_one_out(c, sizes, inputs):
+        rows = (*rows, row)
+        yield len(rows), count, LeftOutRows(whole, rows)
+
+
+PICTURE = Picture(
+    name=NAME,
+    title="Left out",
+    words="Each step left out alone: what a run then takes, planned, and by the clock where the "
+    "plan is another one.",
+    draw=_draw,
+    family=ALONE,
+    clock=Clock(
+        "Leave each out",
+        lambda s, op: "" if isinstance(s.now.compiled, Compilation) else None,
+        _measured,
+        caption,
+    ),
+    every=True,
+)
