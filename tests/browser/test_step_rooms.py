@@ -148,3 +148,53 @@ def test_a_step_is_switched_off_and_on_and_refused_on_the_board(
         page.wait_for_function("!document.querySelector('.switches tr.off')")
         page.locator(".switches .lk", has_text="legalise to kernels").click()
         page.wait_for_function(SAYS, arg="legalise to kernels: ")
+
+
+def boxes(page: Page) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = page.evaluate(
+        """Object.fromEntries([...document.querySelectorAll('.pg .node')].map(n => {
+            const r = [...n.querySelectorAll('rect.bx')].at(-1);
+            return [n.dataset.node, [r.x.baseVal.value, r.y.baseVal.value]];
+        }))"""
+    )
+    return found
+
+
+def test_layers_are_opened_and_folded_and_nodes_stay_from_step_to_step(
+    browser: Browser, tmp_path: Path
+) -> None:
+    session = Session(explorer.compile("zoo:small_mobilevit", until="planned"))
+    with house_of(browser, tmp_path, session, width=1440) as page:
+        page.locator(".pg [data-tab=operators]").click()
+        group = page.locator(".pg .node.fold").first
+        assert "×2" in (group.text_content() or "")
+        before = boxes(page)
+        key = group.get_attribute("data-node")
+        top = before[str(key)][1]
+        group.click()
+        page.wait_for_selector(f'.pg .node.fold[data-node="{key}"][aria-expanded=true]')
+        after = boxes(page)
+        assert f"{key}.0" in after and f"{key}.1" in after
+        above = {n: p for n, p in before.items() if p[1] <= top and not n.startswith(f"{key}.")}
+        assert above and all(after[n] == p for n, p in above.items())
+        page.keyboard.press("Enter")  # the focus stays on what was opened
+        page.wait_for_selector(f'.pg .node.fold[data-node="{key}"][aria-expanded=false]')
+        assert boxes(page) == before
+        page.locator(".pg [data-tab=step]").click()
+        page.wait_for_function("!document.querySelector('.pg .node.fold')")
+        places: dict[str, list[float]] = {}
+        for stage in ("TYPED", "LEGALIZED", "WELDED"):
+            page.locator(f".stage[data-stage={stage}]").click()
+            page.wait_for_timeout(400)
+            page.locator(".pg .scrolls").evaluate("box => { box.scrollTop = 0; }")
+            page.wait_for_timeout(100)
+            now = {
+                text: place
+                for text, place in page.evaluate(
+                    """[...document.querySelectorAll('.pg .node')].map(n => [n.querySelector('text')
+                    .textContent, n.querySelector('rect').y.baseVal.value])"""
+                )
+            }
+            assert len(now) > 3
+            for text, place in now.items():
+                assert places.setdefault(text, place) == place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import explorer
 from explorer import Stage
 from explorer.stepping.leave_out import changed_something, cost_of, leave_one_out, without
-from widgets.charts import left_out as charts
+from widgets.charts.steps import left_out as charts
 from widgets.rooms import gallery
 from widgets.session.session import Session
 from widgets.timed.left_out import LeftOutRows, caption, table

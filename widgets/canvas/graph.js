@@ -3,19 +3,28 @@ import { h, s, put, fit, fitEnd, scrolls, textWidth } from "./dom.js";
 
 const PITCH = 26, HIGH = 18, WIDE = 150, NARROW = 84, TOP = 6, LANES = 5, BEND = 14;
 
-/** The graph's pane. `ctx`: host, colours, selection (`opLit(op)`), pick(ops), hover(ops), say(text). */
+/** The graph's pane. `ctx`: host, colours, selection (`opLit(op)`), pick(ops), hover(ops), say(text), unfold(key). A graph with `places` has a fixed place for each node: its row, its place there of how many, its part of that of how many. */
 export function graphView(ctx) {
   const drawing = s("svg", { role: "img" });
   const box = scrolls(h("div", { class: "fill scrolls" }, drawing), () => "Dataflow graph, scrolls");
   let graph = null, place = [], tops = [], layerOf = [], beside = [], width = 0;
 
-  function load(name) {
-    graph = ctx.host.get(name);
+  const load = name => take(ctx.host.get(name));
+  /** Show another graph, or the same one with other layers folded. */
+  function take(given) {
+    graph = given;
     if (!graph) return;
+    if (graph.places) graph.rows = rowsOf(graph);
     layerOf = [];
     graph.rows.forEach((row, layer) => row.forEach(node => { layerOf[node] = layer; }));
     lanes();
     arrange();
+  }
+  /** The nodes of a graph with places, row by row. */
+  function rowsOf({ places, lines }) {
+    const rows = Array.from({ length: Math.max(lines, 1) }, () => []);
+    places.map((_, node) => node).sort((a, b) => places[a][1] - places[b][1] || places[a][3] - places[b][3]).forEach(node => rows[places[node][0]].push(node));
+    return rows;
   }
 
   /** Edges over many layers run at the left, each in a lane of its own as far as there are lanes. */
@@ -23,7 +32,7 @@ export function graphView(ctx) {
     beside = [];
     const busy = [];
     graph.edges.forEach(([a, b], i) => {
-      if (layerOf[b] - layerOf[a] <= 1 || graph.routes[i]) return;
+      if (layerOf[b] <= layerOf[a] && graph.places || layerOf[b] - layerOf[a] <= 1 || graph.routes[i]) return;
       let lane = busy.findIndex(until => until <= layerOf[a]);
       if (lane < 0) lane = busy.length < LANES ? busy.length : i % LANES;
       busy[lane] = Math.max(busy[lane] ?? 0, layerOf[b]);
@@ -35,10 +44,17 @@ export function graphView(ctx) {
   function arrange() {
     width = box.clientWidth || 240;
     if (!graph) return;
-    const left = beside.length ? 10 + 5 * Math.min(LANES, 1 + Math.max(...beside.filter(x => x !== undefined))) : 8;
+    const left = graph.groups || graph.places ? 10 + 5 * LANES : beside.length ? 10 + 5 * Math.min(LANES, 1 + Math.max(...beside.filter(x => x !== undefined))) : 8;
     place = []; tops = [];
     let top = TOP;
-    for (const row of graph.rows) {
+    if (graph.places) {
+      graph.places.forEach(([row, at, of, part, parts], node) => {
+        const wide = (width - left - 8) / of, w = Math.min(WIDE, wide / parts - 6), x = left + wide * at + wide / 2 + (part - (parts - 1) / 2) * (w + 6);
+        place[node] = { x, y: TOP + row * PITCH, w: Math.max(w, 14), h: HIGH };
+      });
+      graph.rows.forEach((_, row) => tops.push(TOP + row * PITCH));
+      top += graph.rows.length * PITCH;
+    } else for (const row of graph.rows) {
       const real = row.filter(v => v < graph.nodes.length), bends = row.length - real.length, room = width - left - 8 - bends * BEND;
       const line = Math.max(1, Math.min(real.length, Math.floor(room / (NARROW + 6)))), lines = Math.max(1, Math.ceil(real.length / line));
       const wide = Math.min(WIDE, room / Math.max(line, 1) - 6), used = line * (wide + 6) + bends * BEND, high = lines * PITCH - PITCH + HIGH;
@@ -105,7 +121,20 @@ export function graphView(ctx) {
 
   const litCount = node => graph.nodes[node].ops.filter(ctx.opLit).length;
 
+  /** Layers that repeat, folded, or the head of such that are open: a click opens or folds them. */
+  function fold(node) {
+    const { label, kind, ops, note, name } = graph.nodes[node], { x, y, w } = place[node], lit = litCount(node), font = ctx.colours.font(11, "ui", 600), open = kind === "open";
+    const flip = () => ctx.unfold(name), keys = event => { if (event.key !== "Enter" && event.key !== " ") return; event.preventDefault(); event.stopPropagation(); flip(); };
+    return s("g", { class: `node fold${lit ? " lit" : ""}`, "data-node": name, tabindex: 0, role: "button", "aria-expanded": String(open), "aria-label": `${label} ${note}, ${ops.length} operators`, onclick: flip, onkeydown: keys },
+      s("title", {}, `${open ? "Fold" : "Open"} ${label}${note ? `: ${note.slice(1)} layers that are alike` : ""}\n${ops.length} operators`),
+      open ? null : s("rect", { class: "bx", x: x - w / 2 + 3, y: y + 3, width: w, height: HIGH, rx: 3 }),
+      s("rect", { class: "bx", x: x - w / 2, y, width: w, height: HIGH, rx: 3 }),
+      s("text", { class: "i", x: x - w / 2 + 6, y: y + 13 }, `${open ? "▾" : "▸"} ${fit(label, w - 28 - (note ? textWidth(note, font) : 0), font)}`),
+      s("text", { class: "i w", x: x + w / 2 - 6, y: y + 13, "text-anchor": "end" }, note));
+  }
+
   function box_(node) {
+    if (["group", "open"].includes(graph.nodes[node].kind)) return fold(node);
     const { label, kind, family, ops, note, name } = graph.nodes[node], { x, y, w } = place[node], lit = litCount(node);
     const font = ctx.colours.font(11, "ui", lit ? 600 : 400), start = x - w / 2 + (family ? 17 : 6);
     const said = lit && ops.length > 1 ? `${lit} of ${ops.length}` : note, whole = w - (family ? 20 : 8), beside_ = said ? textWidth(said, font) + 10 : 4;
@@ -125,7 +154,7 @@ export function graphView(ctx) {
   const observer = new ResizeObserver(arrange);
   observer.observe(box);
   return {
-    box, load, draw,
+    box, load, take, draw,
     get graph() { return graph; },
     /** Mark the selection; scroll to it only if none of it is in view. */
     light() {

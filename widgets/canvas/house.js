@@ -48,7 +48,7 @@ export function mount(el, host) {
     pick: ops => select(ops.includes(state.op) && ops.length > 1 ? ops[(ops.indexOf(state.op) + 1) % ops.length] : headOf(ops)),
     pickCall: call => { const ops = calls()[call]?.[2] ?? []; if (ops.length) ctx.pick(ops); },
     hover: ops => { root.querySelectorAll(".ln.hover").forEach(n => n.classList.remove("hover")); if (ops.length && !ops.includes(state.op)) say(`${ops.map(ctx.opName).join(", ")}`, true); else status(); },
-    move: (kind, args) => command(kind, args), say, set: patch => { Object.assign(state, patch); remember(); }, thread, turn,
+    move: (kind, args) => command(kind, args), say, unfold: key => unfold(key), set: patch => { Object.assign(state, patch); remember(); }, thread, turn,
   };
   const headOf = ops => [...ops].sort((a, b) => weight(a) - weight(b) || a - b)[0];
   const weight = op => { const at = HEAVY.indexOf(operators()[op]?.[3]); return at < 0 ? 9 : at; };
@@ -133,6 +133,7 @@ export function mount(el, host) {
     strip.querySelectorAll(".stage").forEach((node, i) => cells[i].stage === name ? node.setAttribute("aria-current", "step") : node.removeAttribute("aria-current"));
     strip.querySelectorAll(".stage").forEach((node, i) => { node.tabIndex = cells[i].stage === name ? 0 : -1; });
     shown(); remember(); text(); picture_();
+    if (state.graph === "step") stepGraph();
   }
   const step = by => { const cells = host.get("stages") ?? [], i = cells.findIndex(c => c.stage === state.stage); stage(cells[clamp(i + by, 0, cells.length - 1)].stage); };
 
@@ -235,12 +236,35 @@ export function mount(el, host) {
 
   // Heads, legend, bar
   const narrow = key => h("span", { class: "narrow" }, tabs([["g", "Dataflow"], ["p", "Program"], ["s", "Kernel"]], key, tab => { state.tab = tab; body.dataset.tab = tab; remember(); redraw(); }, "Pane"));
+  let layers = null; // which repeated layers are open: keys, "flat" without any, null as it came
   function graphHead() {
-    const now = host.get(`graph_${state.graph}`) ? state.graph : host.get("graph_first"), count = operators().length;
+    const now = state.graph === "step" && host.alive || host.get(`graph_${state.graph}`) ? state.graph : host.get("graph_first"), count = operators().length;
     state.graph = now;
-    graph.load(`graph_${now}`);
-    put(heads.g, h("h2", {}, "Dataflow"), narrow("g"), h("span", { class: "sp" }), h("span", { class: "q opt3 cut", title: `${count} operators in the source` }, `${count.toLocaleString("en")} ops`),
-      tabs([["operators", "Ops"], ["kernels", "Kernels"]], now, view => { state.graph = view; remember(); graphHead(); graph.light(); }, "Nodes of the graph"));
+    if (now === "step") stepGraph(); else if (layers) folded(); else graph.load(`graph_${now}`);
+    const part = now === "step" ? null : host.get(`graph_${now}`), flat = layers ? layers === "flat" : part?.opened === null;
+    put(heads.g, h("h2", {}, "Dataflow"), narrow("g"), h("span", { class: "sp" }), part?.groups ? null : h("span", { class: "q opt3 cut", title: `${count} operators in the source` }, `${count.toLocaleString("en")} ops`),
+      part?.groups && host.alive ? h("button", { class: "btn", type: "button", "aria-pressed": String(!flat), title: `Fold ${plural(part.groups, "group")} of layers that repeat`, "aria-label": "Fold layers that repeat", onclick: () => { layers = flat ? [] : "flat"; graphHead(); } }, "×n") : null,
+      tabs([["operators", "Ops"], ["kernels", "Kernels"], ...(host.alive ? [["step", "Step", "The program after the step on show; everything stays where it is from step to step"]] : [])], now, view => { state.graph = view; layers = null; remember(); graphHead(); graph.light(); }, "Nodes of the graph"));
+  }
+  /** The graph with the layers that are open; what is above them stays where it is. */
+  const folded = lastOnly(async () => {
+    const view = state.graph, { data } = await host.ask("graph", { view, opened: layers === "flat" ? "flat" : layers.join(",") });
+    if (view !== state.graph) return;
+    graph.take(data); graph.light();
+  });
+  /** The program after the step on show. */
+  const stepGraph = lastOnly(async () => {
+    const step = stepOn();
+    if (step < 0) { graph.load("graph_operators"); return; }
+    const { data } = await host.ask("step_graph", { step });
+    if (state.graph === "step") { graph.take(data); graph.light(); }
+  });
+  /** Open repeated layers, or fold them. */
+  function unfold(key) {
+    if (!host.alive) { say("A saved page opens no layers."); return; }
+    const now = Array.isArray(layers) ? layers : [];
+    layers = now.includes(key) ? now.filter(k => k !== key && !k.startsWith(`${key}.`)) : [...now, key];
+    folded().then(() => graph.box.querySelector(`[data-node="${CSS.escape(key)}"]`)?.focus({ preventScroll: true }));
   }
   function families() {
     const used = new Set(calls().map(c => c[1]));

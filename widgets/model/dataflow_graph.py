@@ -62,6 +62,16 @@ def data(c: Compiled, folded: bool | None = None, known: tuple[Operator, ...] = 
     return _graph(program, nodes, len(known), folded)
 
 
+def every_operator(source: Program, known: tuple[Operator, ...]) -> Graph:
+    """The graph of all operators of a model, whatever became of them."""
+    return _graph(source, _operator_nodes(source, known), len(known), False)
+
+
+def drawn(program: Program, nodes: dict[str, Node], count: int) -> Graph:
+    """The graph of these bindings of a program, by their names."""
+    return _graph(program, nodes, count, False)
+
+
 def _operator_nodes(program: Program, shown: Iterable[Operator]) -> dict[str, Node]:
     """The node of each binding that is drawn, by the binding's first value."""
     by_name = {o.name: o for o in shown}

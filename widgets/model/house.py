@@ -4,7 +4,7 @@ saved page holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ from explorer.compilation.operators import (
     operators,
     value_labels,
 )
+from explorer.differences.signature import signature, type_text
+from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from widgets.draw import theme
@@ -25,10 +27,13 @@ from widgets.draw.table import Table, count_text, size_text, written
 from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.model.brick_wall import Call
 from widgets.model.compiled import Compiled
-from widgets.model.dataflow_graph import Graph
+from widgets.model.dataflow_graph import Graph, Node
 from widgets.model.glossary import meanings
 from widgets.model.knob import Knob
 from widgets.model.knobs import threads
+from widgets.model.layers import step_graph
+from widgets.model.layers.folded import Tree, tree, visible
+from widgets.model.layers.step_graph import Places
 from widgets.model.other_names import other_names
 from widgets.model.outline import dtype_text
 from widgets.model.step_knobs import HIDDEN
@@ -46,6 +51,24 @@ class House:
     calls: tuple[Call, ...]
     graphs: Mapping[str, Graph]
     known: dict[tuple[str, Any], Any] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def trees(self) -> Mapping[str, Tree]:
+        """The repeated layers of each graph."""
+        c = self.compiled
+        return {
+            "operators": tree(self.graphs["operators"], _does(c.model.program, operators=True)),
+            "kernels": tree(self.graphs["kernels"], _does(c.program, operators=False)),
+        }
+
+    def graph(self, view: str, opened: Collection[str]) -> Graph:
+        """A graph with its layers folded but those that are opened, by their keys."""
+        return visible(self.trees[view], opened)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where the nodes of every step stand."""
+        return step_graph.places(self.compiled.model.program, self.operators)
 
     def kept(self, room: str, sizes: Any, make: Callable[[], T]) -> T:
         """The rows of a room at these sizes, made once: every operator's picture is of them."""
@@ -126,6 +149,15 @@ def read(c: Compiled) -> House:
     return House(c, known, calls, graphs)
 
 
+def _does(program: Program, *, operators: bool) -> dict[str, Hashable]:
+    """What each node of a graph does, by its name."""
+    found: dict[str, Hashable] = {}
+    for _, b in program.bindings():
+        does = (signature(b), tuple(type_text(v.type) for v in b.reads))
+        found |= dict.fromkeys(b.origin if operators else (b.name,), does)
+    return found
+
+
 def fixed_parts() -> dict[str, Part]:
     """What is the same for every model: hatches, names of families and of causes."""
     return {
@@ -159,7 +191,7 @@ def program_parts(house: House) -> dict[str, Part]:
             ]
             for call in house.calls
         ],
-        **{f"graph_{name}": _graph(g, house) for name, g in house.graphs.items()},
+        **{f"graph_{name}": first_graph(house, name) for name in house.graphs},
         "graph_first": "kernels" if shown > dataflow_graph.FOLD_ABOVE else "operators",
     }
 
@@ -193,19 +225,53 @@ def _device(c: Compiled) -> str:
     return ", ".join(part for part in (c.device.name, people, caches, about) if part)
 
 
+def first_graph(house: House, view: str) -> Part:
+    """A graph as it is shown first: a large one with its repeated layers folded."""
+    whole, layers = house.graphs[view], house.trees[view]
+    large = len(whole.nodes) > dataflow_graph.FOLD_ABOVE and layers.groups
+    return folded_graph(house, view, ()) if large else {**_graph(whole, house), **_told(layers)}
+
+
+def folded_graph(house: House, view: str, opened: Collection[str]) -> Part:
+    """A graph with its layers folded, and which of them are open."""
+    found = _graph(house.graph(view, opened), house)
+    return {**found, **_told(house.trees[view]), "opened": sorted(opened)}
+
+
+def flat_graph(house: House, view: str) -> Part:
+    """A graph without its layers."""
+    return {**_graph(house.graphs[view], house), **_told(house.trees[view])}
+
+
+def _told(layers: Tree) -> dict[str, Part]:
+    return {"groups": layers.groups, "opened": None}
+
+
+def step_part(house: House, number: int) -> Part:
+    """The graph of the program after a step, everything at the place that it has in all of them."""
+    step = house.compiled.snapshots[number]
+    found = step_graph.data(step.before, step.after, house.operators, house.places)
+    nodes = [_node(n, house) for n in found.nodes]
+    return {
+        "nodes": nodes, "edges": found.edges, "rows": [], "routes": {}, "places": found.places,
+        "lines": found.rows, "groups": 0, "opened": None,
+    }  # fmt: skip
+
+
 def _graph(graph: Graph, house: House) -> Part:
-    nodes = [
-        {
-            "name": n.name,
-            "label": n.label,
-            "kind": n.kind,
-            "family": n.family,
-            "ops": house.positions(n.ops),
-            "note": n.note,
-        }
-        for n in graph.nodes
-    ]
+    nodes = [_node(n, house) for n in graph.nodes]
     return {"nodes": nodes, "edges": graph.edges, "rows": graph.rows, "routes": graph.routes}
+
+
+def _node(n: Node, house: House) -> Part:
+    return {
+        "name": n.name,
+        "label": n.label,
+        "kind": n.kind,
+        "family": n.family,
+        "ops": house.positions(n.ops),
+        "note": n.note,
+    }
 
 
 def knob_parts(knobs: Sequence[Knob]) -> Part:

@@ -23,7 +23,7 @@ from widgets.charts import (
     tile_curve,
     waves,
 )
-from widgets.charts import left_out as left_out_chart
+from widgets.charts.steps import left_out as left_out_chart
 from widgets.draw import plots
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table

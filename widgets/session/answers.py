@@ -12,6 +12,7 @@ from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from explorer.runtime.control.way_times import Timed
 from widgets.draw import plots
+from widgets.model import house as house_parts
 from widgets.model.hand import Hand
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting, fusion
@@ -40,6 +41,24 @@ def versus(s: OnShow) -> Any:
     """The lines of the program on show, and those of A's that went."""
     lines = program_diff.data(s.pinned.compiled.program, s.now.compiled.program)
     return {"lines": _rows(s, lines), "failed": ""}
+
+
+def graph(s: OnShow, view: str, opened: str = "") -> Any:
+    """A graph with repeated layers folded but those `opened`, keys with commas between; "flat":
+    without layers.
+    """
+    if view not in s.house.graphs:
+        known = ", ".join(s.house.graphs)
+        raise BadOption(f"there is no graph {str(view)[:40]!r}", expected=known)
+    if opened == "flat":
+        return house_parts.flat_graph(s.house, view)
+    return house_parts.folded_graph(s.house, view, [k for k in str(opened).split(",") if k])
+
+
+def step_graph(s: OnShow, step: int) -> Any:
+    """The graph of the program after a step, everything where it stands in every step."""
+    item(s.now.compiled.snapshots, step, "step")
+    return s.house.kept(f"graph {step}", (), lambda: house_parts.step_part(s.house, step))
 
 
 def board(s: OnShow) -> Any:
@@ -264,6 +283,8 @@ def library(s: OnShow) -> Binary:
 READERS: Mapping[str, Callable[..., Any]] = {
     "program": program,
     "imported": imported,
+    "graph": graph,
+    "step_graph": step_graph,
     "board": board,
     "matches": matches,
     "match": match,

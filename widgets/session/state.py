@@ -28,7 +28,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "language": ("numba", "llvm", "assembly"),
     "tab": ("g", "p", "s"),
     "inspector": ("tile", "fusion", "placement", "shape", "memory", "rewrites"),
-    "graph": ("", "operators", "kernels"),
+    "graph": ("", "operators", "kernels", "step"),
 }
 
 

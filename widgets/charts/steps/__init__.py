@@ -1,0 +1,1 @@
+"""The charts of what steps are worth."""

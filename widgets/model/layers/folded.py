@@ -1,0 +1,173 @@
+"""A graph with its repeated layers folded: one node for all of them, with their count; opened, a
+node a layer; a layer opened, its nodes. What is not opened stays where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from widgets.draw.layered import layered
+from widgets.model.dataflow_graph import Graph, Node
+from widgets.model.layers.repeats import Part, Repeat, positions, repeats
+
+EVERYTHING = "*"  # opens all
+CLOSED, OPEN = "group", "open"  # kinds of nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Layers that are alike (`count` of them), or one such layer (`count` 1): `key` names it, and
+    `children` are its parts, a number a node of the graph.
+    """
+
+    key: str
+    label: str
+    count: int
+    children: tuple[int | Group, ...]
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A graph's nodes as far as layers hold them."""
+
+    graph: Graph
+    parts: tuple[int | Group, ...]
+
+    @property
+    def groups(self) -> int:
+        """How many groups of repeated layers there are, those inside of layers included."""
+        return sum(_count(p) for p in self.parts)
+
+
+def _count(part: int | Group) -> int:
+    if isinstance(part, int):
+        return 0
+    return (part.count > 1) + sum(map(_count, part.children))
+
+
+def tree(graph: Graph, does: Mapping[str, Hashable]) -> Tree:
+    """The repeated layers of a graph; `does` says by a node's name what it does, whatever it is
+    called.
+    """
+    own = [n for n, node in enumerate(graph.nodes) if node.kind in ("operator", "kernel")]
+    at = {n: i for i, n in enumerate(own)}
+    known: dict[Hashable, int] = {}
+    kinds = [known.setdefault(does.get(graph.nodes[n].name, n), len(known)) for n in own]
+    edges = [(at[a], at[b]) for a, b in graph.edges if a in at and b in at]
+    parts = repeats(kinds, edges)
+    inside = _named(parts, own, graph, "")
+    ends = [n for n in range(len(graph.nodes)) if n not in at]
+    first = [n for n in ends if graph.nodes[n].kind == "input"]
+    last = [n for n in ends if graph.nodes[n].kind != "input"]
+    return Tree(graph, (*first, *inside, *last))
+
+
+def _named(
+    parts: Sequence[Part], own: Sequence[int], graph: Graph, where: str
+) -> tuple[int | Group, ...]:
+    found: list[int | Group] = []
+    for n, part in enumerate(parts):
+        if isinstance(part, int):
+            found.append(own[part])
+            continue
+        key = f"{where}{n}"
+        nodes = tuple(own[i] for i in positions(part))
+        copies = tuple(_layer(part, i, own, graph, key) for i in range(len(part.copies)))
+        names = [c.label for c in copies]
+        found.append(Group(key, _together(names), len(copies), copies, nodes))
+    return tuple(found)
+
+
+def _layer(part: Repeat, number: int, own: Sequence[int], graph: Graph, where: str) -> Group:
+    copy, key = part.copies[number], f"{where}.{number}"
+    nodes = tuple(own[i] for p in copy for i in positions(p))
+    label = _path([graph.nodes[n].name for n in nodes]) or f"layer {number + 1}"
+    return Group(key, label, 1, _named(copy, own, graph, f"{key}."), nodes)
+
+
+def _path(names: Sequence[str]) -> str:
+    """The path that most of the names begin with: its last two parts, which tell a layer."""
+    rows = [name.strip("/").split("/")[:-1] for name in names]
+    rows = [row for row in rows if row]
+    if len(rows) * 2 < len(names):
+        return ""
+    common: list[str] = []
+    for part in zip(*rows):
+        if part.count(part[0]) < 0.9 * len(part):
+            break
+        common.append(part[0])
+    return "/".join(common[-2:])
+
+
+def _together(names: Sequence[str]) -> str:
+    """What layers are called together: `layers.0 … 11`."""
+    first, last = names[0], names[-1]
+    if first.startswith("layer ") and first[6:].isdigit():
+        return "layers"
+    head = 0
+    while head < min(len(first), len(last)) and first[head] == last[head]:
+        head += 1
+    rest = last[head:]
+    return f"{first} … {rest}" if rest and first != last else first
+
+
+def visible(of: Tree, opened: Collection[str]) -> Graph:
+    """The graph as it is seen with some groups opened, by their keys."""
+    return _Seen(of, opened).graph()
+
+
+class _Seen:
+    def __init__(self, of: Tree, opened: Collection[str]) -> None:
+        self.of, self.opened = of, opened
+        self.nodes: list[Node] = []
+        self.shown: dict[int, int] = {}  # a node of the graph -> the one that is seen for it
+        self.rows: list[list[int]] = []
+
+    def graph(self) -> Graph:
+        """All levels that are open, in one."""
+        whole = self.of.graph
+        self.rows = self._level(self.of.parts)
+        pairs = dict.fromkeys((self.shown[a], self.shown[b]) for a, b in whole.edges)
+        edges = tuple((a, b) for a, b in pairs if a != b)
+        rows = tuple(map(tuple, self.rows))
+        return Graph(tuple(self.nodes), edges, rows, {}, whole.operators, whole.folded)
+
+    def _is_open(self, group: Group) -> bool:
+        return EVERYTHING in self.opened or group.key in self.opened
+
+    def _level(self, parts: Sequence[int | Group]) -> list[list[int]]:
+        """The rows of one level; an opened group has its header in its place, and its own rows
+        below that.
+        """
+        home = {
+            n: i for i, p in enumerate(parts) for n in (p.nodes if isinstance(p, Group) else (p,))
+        }
+        edges = dict.fromkeys(
+            (home[a], home[b]) for a, b in self.of.graph.edges if a in home and b in home
+        )
+        found = layered(len(parts), [(a, b) for a, b in edges if a != b])
+        rows: list[list[int]] = []
+        for row in found.rows:
+            mine = [i for i in row if i < len(parts)]
+            rows.append([self._add(parts[i]) for i in mine])
+            for i in mine:
+                part = parts[i]
+                if isinstance(part, Group) and self._is_open(part):
+                    rows += self._level(part.children)
+        return rows
+
+    def _add(self, part: int | Group) -> int:
+        at = len(self.nodes)
+        if isinstance(part, int):
+            self.nodes.append(self.of.graph.nodes[part])
+            self.shown[part] = at
+            return at
+        ops = tuple(o for n in part.nodes for o in self.of.graph.nodes[n].ops)
+        note = f"×{part.count}" if part.count > 1 else ""
+        kind = OPEN if self._is_open(part) else CLOSED
+        self.nodes.append(Node(part.key, part.label, kind, "", ops, note))
+        if kind == CLOSED:
+            self.shown |= dict.fromkeys(part.nodes, at)
+        return at
