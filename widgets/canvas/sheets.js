@@ -2,9 +2,9 @@
 import { h, put } from "./dom.js";
 
 const KEYS = [
-  ["[ ]", "stage before, after"], ["J K", "next operator, the one before"], ["Tab", "next control or pane"], ["↑ ↓", "scroll the pane"], ["Enter", "fold or unfold the graph"],
+  ["[ ]", "stage before, after"], ["J K", "next operator, the one before"], ["Tab", "next control or pane"], ["↑ ↓", "scroll the pane; a line of a kernel's code"], ["Ctrl + Enter", "try an edited kernel"], ["Enter", "fold or unfold the graph"],
   ["Z X", "zoom the wall, or the picture, in, out"], ["← →", "pan the wall"], ["1 to 8", "go to a knob; arrows change it"], ["Shift + arrows", "a knob's ends"], ["R", "the stage's next picture"], [", .", "a step of the picture, or a brick, back, on"], ["Shift + ← → ↑ ↓", "move the picked brick"], ["M", "measure what was planned"], ["E", "a larger picture"], ["N", "the picture's next symbol"], ["W", "why not: the next refused tile"],
-  ["P", "pin as A"], ["U", "undo; Shift U redo"], ["T", "table"], ["D", "diff"], ["L", "copy link"], ["S", "save a snapshot"], ["/", "find an operator"], ["G", "glossary: what a word means"], ["Esc", "clear the selection"], ["?", "this sheet"],
+  ["P", "pin as A"], ["U", "undo; Shift U redo"], ["T", "table"], ["D", "diff"], ["L", "copy link"], ["S", "save a snapshot"], ["/", "find an operator"], ["G", "glossary: what a word means"], ["Esc", "clear the line, then the operator"], ["?", "this sheet"],
 ];
 /** The keys that the status line shows. */
 export const HINTS = [["[ ]", "stage"], ["J K", "operator"], ["Tab", "next"], ["Z X", "zoom", "opt"], ["W", "why not"], ["P", "pin", "opt"], ["T", "table"], ["L", "copy link", "opt"], ["U", "undo"], ["?", "all keys"]];
