@@ -17,7 +17,7 @@ from explorer.codegen.cuda.assemble import EXTRA, LEAST_CAPABILITY
 from explorer.codegen.cuda.object.machine_code import MachineCode, machine_code
 from explorer.codegen.cuda.persistent import MOVING, TABLES, ProgramSource
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
-from explorer.errors import DeviceFault
+from explorer.errors import BadOption, DeviceFault
 from explorer.runtime.cuda.calls import Calls, address
 from explorer.runtime.cuda.driver import Loaded
 
@@ -105,7 +105,8 @@ class Gpu:
             if hasattr(array, "__cuda_array_interface__"):
                 given = self.cuda.as_cuda_array(array)
                 if not given.is_c_contiguous():
-                    raise DeviceFault(f"an input on {self.name} is not contiguous", where=self.name)
+                    what = f"an input on {self.name} is not contiguous"
+                    raise BadOption(what, where=self.name, try_="x.contiguous(), which copies it")
                 self.calls.across(self.begin + at, address(given), given.nbytes)
                 return
             bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -189,7 +190,7 @@ class Gpu:
         try:
             self.cuda.current_context()  # that of this thread
             yield
-        except DeviceFault:
+        except (BadOption, DeviceFault):
             raise
         except Exception as problem:
             words = str(problem)

@@ -169,8 +169,10 @@ def test_what_lies_on_the_device_never_comes_to_python() -> None:
     agree(on.run(there), want)
     assert cuda.pinned == pinned
     there[name].held = np.asfortranarray(np.stack([inputs[name]] * 2))[0].view(Array)
-    with pytest.raises(DeviceFault, match="is not contiguous"):
+    program = on.program(c.named(inputs))
+    with pytest.raises(BadOption, match="is not contiguous"):
         on.run(there)
+    assert on.program(c.named(inputs)) is program  # the device has lost nothing
 
 
 def test_what_is_missing_is_one_sentence() -> None:
