@@ -1,5 +1,7 @@
 """One line of a kernel is selected: those of the other languages light up and come into view."""
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Page
 
@@ -11,6 +13,7 @@ from widgets.session.session import Session
 pytestmark = pytest.mark.browser
 
 SAID = ".status [aria-live]"
+CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 # Whether a lit line of a column lies in what the column shows.
 IN_VIEW = """column => { const box = column.querySelector('.code').getBoundingClientRect();
  return [...column.querySelectorAll('.ln.lit')].some(n => { const r = n.getBoundingClientRect();
@@ -152,3 +155,19 @@ def test_a_block_selects_its_lines_and_a_line_lights_its_block(house: Page) -> N
     house.locator(f'.ps .ln[data-line="{first}"]').click(position={"x": 20, "y": 8})
     house.wait_for_selector(".picture .block.own")
     assert blocks.first.get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize(
+    "house", [(900, "light"), (1000, "light"), (1280, "dark"), (1600, "light")], indirect=True
+)
+def test_nothing_is_clipped_in_the_rooms_of_code(house: Page) -> None:
+    enter(house)
+    assert house.evaluate(CLIPPED) == []
+    house.locator(".linked .ch button", has_text="Edit").click()
+    house.wait_for_selector(".linked textarea")
+    assert house.evaluate(CLIPPED) == []
+    house.locator(".pw .tabs button", has_text="Flow of code").click()
+    house.wait_for_selector(".picture .block")
+    assert house.evaluate(CLIPPED) == []
+    wide = "document.querySelector('.linked, .picture').scrollWidth"
+    assert house.evaluate(f"{wide} <= document.querySelector('.picture').clientWidth + 1")

@@ -27,11 +27,10 @@ def test_every_language_names_the_lines_of_the_source(session: Session) -> None:
         assert list(found["numba"]["from"]) == list(range(1, len(lines) + 1))
         for language in ("llvm", "assembly"):
             mine = found[language]
-            assert len(mine["from"]) == len(mine["lines"]) == len(mine["ops"])
+            assert len(mine["from"]) == len(mine["lines"])
             assert min(mine["from"]) >= 0 and max(mine["from"]) <= len(lines)
             assert mine["note"].startswith("This is the code that runs")
-            for n, ops in zip(mine["from"], mine["ops"]):
-                assert ops == (found["numba"]["ops"][n - 1] if n else [])
+            assert mine["ops"] == found["numba"]["ops"] and len(mine["ops"]) == len(lines)
 
 
 def test_what_is_declared_belongs_to_the_lines_that_call_it() -> None:

@@ -9,8 +9,8 @@ const COMMENTS = { mark: " ", number: 0, family: "", ops: [] };
 
 /** The lines of an answer as a view of code shows them. */
 function linesOf(data, ctx) {
-  const familyOf = ops => ctx.familyOf(ops);
-  return data.lines.map((text, i) => ({ mark: " ", number: i + 1, at: i, text, family: data.ops ? data.ops[i].length ? familyOf(data.ops[i]) : "" : data.family, ops: data.ops ? data.ops[i] : data.all }));
+  const opsOf = i => data.from ? data.ops[data.from[i] - 1] ?? [] : data.all, familyOf = ops => !data.from ? data.family : ops.length ? ctx.familyOf(ops) : "";
+  return data.lines.map((text, i) => { const ops = opsOf(i); return { mark: " ", number: i + 1, at: i, text, family: familyOf(ops), ops }; });
 }
 
 /** The language that a text is coloured as: PTX, which stands in the place of LLVM IR, as assembly. */

@@ -13,7 +13,7 @@ from widgets.model.picture import Drawn, Picture
 from widgets.program import flow_graph
 from widgets.program.flow_graph import FlowRows, Node, follows
 
-WIDE, LEAST_WIDTH, HIGH, PITCH, ROOM = 168, 780, 34, 54, 12
+WIDE, LEAST_WIDTH, HIGH, PITCH, ROOM = 168, 560, 34, 54, 12
 LETTERS = 22  # of the source in a box
 BEND = 16  # of an edge that passes a row
 LANES, LANE, BESIDE = 8, 5, 48  # edges that run beside the graph, on the left and on the right

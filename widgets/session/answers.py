@@ -115,9 +115,9 @@ def _rows(s: OnShow, lines: Sequence[DiffLine]) -> list[Any]:
 
 def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
     """The lines of one call's kernel: `from` are the lines of its source that they come from, 0 for
-    none, `ops` the operators of each, both where they are known; `together` are lines of the source
-    that belong to each other, `note` says how far the lines can be trusted, and `help` what the
-    instructions of assembly do.
+    none, and `ops` the operators of each line of the source, both where they are known; `together`
+    are lines of the source that belong to each other, `note` says how far the lines can be trusted,
+    and `help` what the instructions of assembly do.
     """
     name = item(s.house.calls, call, "call").name
     shown = s.now.compiled
@@ -135,7 +135,7 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
         "all": s.house.positions(rows.ops),
         "family": s.house.calls[call].family,
         "from": rows.sources or None,
-        "ops": _line_ops(s, name, found.source, rows.sources) if rows.sources else None,
+        "ops": _line_ops(s, name, found.source) if rows.sources else None,
         "together": declared(found.source),
         "help": explained(rows.lines) if _has_instructions(rows) else {},
         "note": "" if language == "numba" else found.listings.note,
@@ -147,12 +147,11 @@ def _has_instructions(rows: SourceRows) -> bool:
     return rows.language == "assembly" or rows.lines[0].startswith(PTX_COMMENT)
 
 
-def _line_ops(s: OnShow, call: str, source: str, lines: Sequence[int]) -> list[list[int]]:
-    """The operators of lines that come from these lines of the source."""
+def _line_ops(s: OnShow, call: str, source: str) -> list[list[int]]:
+    """The operators of each line of a source."""
     binding = next(b for b in s.now.compiled.program.kernel_calls if b.name == call)
     origins = line_origins(source, binding.kernel_call.kernel)
-    ops = [[], *(s.house.positions(sorted(ops)) for ops in origins)]
-    return [ops[n] for n in lines]
+    return [s.house.positions(sorted(ops)) for ops in origins]
 
 
 def operator(s: OnShow, op: int) -> Any:
