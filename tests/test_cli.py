@@ -526,6 +526,25 @@ def test_explain_and_compile_tell_of_thread_blocks(told: Callable[..., Any], she
     assert ("registers a thread at most" in line) == (blocks["registers"] is not None)
 
 
+def test_explain_tells_which_line_of_the_source_an_instruction_comes_from(
+    told: Callable[..., Any],
+) -> None:
+    (kernel,) = told("explain", "zoo:tiny_skip", "--stage", "emitted", "--op", "sum_1")["kernels"]
+    source = kernel["source"].rstrip("\n").split("\n")
+    for name in ("llvm", "assembly"):
+        lines, texts = kernel[name]["lines"], kernel[name]["text"].rstrip("\n").split("\n")
+        assert len(lines) == len(texts) and 0 < max(lines) <= len(source)
+    stores = [n for n, text in zip(kernel["llvm"]["lines"], texts_of(kernel)) if " store " in text]
+    assert stores and all("nest0(" in source[n - 1] for n in stores if n)
+    assert kernel["note"].startswith("This is the code that runs")
+    (plain, *_) = told("explain", "zoo:tiny_skip", "--stage", "emitted")["kernels"]
+    assert "llvm" not in plain, "a model has many"
+
+
+def texts_of(kernel: Any) -> list[str]:
+    return str(kernel["llvm"]["text"]).split("\n")
+
+
 def test_explain_memory_tells_storages_with_the_reason_of_each_reuse(
     shell: Shell, told: Callable[..., Any]
 ) -> None:

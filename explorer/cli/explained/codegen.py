@@ -13,6 +13,7 @@ from explorer.roller.thread_block import PREDICTED
 
 if TYPE_CHECKING:
     from explorer.codegen.cuda.block_kernel import BlockKernel
+    from explorer.codegen.listing import Listings
     from explorer.compilation import Compilation
 
 
@@ -27,7 +28,13 @@ def code(c: Compilation, op: str | None) -> Answer:
     data = {
         "stage": "emitted",
         "kernels": [
-            {"kernel": k.name, "key": k.code.key, "origins": k.origins, "source": k.source}
+            {
+                "kernel": k.name,
+                "key": k.code.key,
+                "origins": k.origins,
+                "source": k.source,
+                **({} if op is None else _listed(k.listings)),
+            }
             for k in found
         ],
     }
@@ -57,7 +64,14 @@ def _blocks(c: Compilation, op: str | None) -> Answer:
         "stage": "emitted",
         "predicted_for": c.device.name,
         "kernels": [
-            {"kernel": k.name, "origins": k.origins, "source": k.source, **_told(k)} for k in found
+            {
+                "kernel": k.name,
+                "origins": k.origins,
+                "source": k.source,
+                **({} if op is None else _listed(k.listings)),
+                **_told(k),
+            }
+            for k in found
         ],
     }
     said = f"{PREDICTED.format(c.device.name)}\n"
@@ -69,6 +83,15 @@ def _blocks(c: Compilation, op: str | None) -> Answer:
     why = next((k.unassembled for k in found if k.code is not None and k.unassembled), "")
     shown = table(head, shortened([_row(k) for k in found], op, len(head)))
     return Answer(data, "\n".join((said, shown, *refused, *([f"  {why}"] if why else []))))
+
+
+def _listed(found: Listings) -> dict[str, object]:
+    """LLVM IR and assembly; `lines` has for each line that of the source that it comes from, 0 for
+    none, and is empty where that is not known.
+    """
+    texts = {"llvm": found.llvm, "assembly": found.assembly}
+    parts = {name: {"text": t.text, "lines": t.lines} for name, t in texts.items()}
+    return {**parts, "note": found.note}
 
 
 def _told(k: BlockKernel) -> dict[str, object]:
