@@ -97,6 +97,8 @@ class Scalars:
         source = dtype_of_tile(args[0])
         if op.startswith("cast_"):
             return cast(self.name(args[0]), source, op.removeprefix("cast_"))
+        if op.startswith("bits_"):
+            return same_bits(self.name(args[0]), source, op.removeprefix("bits_"))
         if op == "pow" and isinstance(args[1], Const) and args[1].value in PRODUCTS:
             product = PRODUCTS[float(args[1].value)].format(self.name(args[0]))
             return narrowed(product, source, op)
@@ -150,6 +152,24 @@ def constant(value: object, dtype: DType) -> str:
         return f"{type_}({number!r})"
     low, high = integer_limits(type_)
     return f"{type_}({(int(value) - low) % (high - low + 1) + low})"  # type: ignore[call-overload]
+
+
+BITS = {
+    "float32": ("libdevice.float_as_int", "int32", "libdevice.int_as_float"),
+    "float64": ("libdevice.double_as_longlong", "int64", "libdevice.longlong_as_double"),
+}  # as an integer and back; wider integers wrap to the same bits
+
+
+def same_bits(x: str, source: DType, target: DType) -> str:
+    """The bytes of one dtype as another one of the same width."""
+    for dtype in (source, target):
+        if dtype not in BITS and (dtype == "bool" or not is_integer(dtype)):
+            raise BadOption(f"bits of {dtype} are not printed for CUDA", where=dtype)
+    whole = f"{BITS[source][0]}({x})" if source in BITS else x
+    if target in BITS:
+        _, bits, back = BITS[target]
+        return x if source == target else f"{back}({bits}({whole}))"
+    return f"{target}({whole})"
 
 
 def cast(x: str, source: DType, target: DType) -> str:

@@ -340,7 +340,14 @@ def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
     names: dict[str, Any] = {
         "math": MATH,
         "cuda": cuda,
-        "libdevice": SimpleNamespace(rint=np.rint, rintf=np.rint),
+        "libdevice": SimpleNamespace(
+            rint=np.rint,
+            rintf=np.rint,
+            float_as_int=lambda x: np.float32(x).view(np.int32),
+            int_as_float=lambda x: np.int32(x).view(np.float32),
+            double_as_longlong=lambda x: np.float64(x).view(np.int64),
+            longlong_as_double=lambda x: np.int64(x).view(np.float64),
+        ),
         "globaltimer": cuda.timer,
         "_PAUSE": PAUSE,
         "_Or": Or,

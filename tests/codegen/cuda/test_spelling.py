@@ -78,6 +78,23 @@ def test_conversions(source: str, target: str) -> None:
     np.testing.assert_array_equal(found.astype(want.dtype), want)
 
 
-def test_what_is_not_spelled_is_told() -> None:
-    with pytest.raises(BadOption, match="bits_int32 is not printed for CUDA"):
-        applied("bits_int32", ("float32",), "int32", np.ones(3, np.float32))
+SAME_WIDTH = (
+    *(("float32", "int32"), ("float32", "uint32"), ("int32", "float32"), ("uint32", "float32")),
+    *(("float64", "uint64"), ("int64", "float64"), ("int8", "uint8"), ("uint8", "int8")),
+    *(("float32", "float32"), ("uint64", "int64"), ("int16", "uint16")),
+)
+
+
+@pytest.mark.parametrize(("source", "target"), SAME_WIDTH)
+def test_bits_stay_what_they_are(source: str, target: str) -> None:
+    with np.errstate(all="ignore"):
+        x = np.array(values_of(source), source)
+        found = applied(f"bits_{target}", (source,), target, x)
+    assert found.tobytes() == x.tobytes()
+
+
+def test_bits_that_numba_has_no_words_for_are_refused() -> None:
+    with pytest.raises(BadOption, match="bits of bool are not printed for CUDA"):
+        applied("bits_uint8", ("bool",), "uint8", np.array([True]))
+    with pytest.raises(BadOption, match="bits of float16 are not printed for CUDA"):
+        applied("bits_int16", ("float16",), "int16", np.ones(3, np.float16))
