@@ -139,3 +139,12 @@ def test_drawings_hold_as_many_lines_as_can_be_read() -> None:
 def test_pictures_of_steps_stand_under_every_stage() -> None:
     mine = {p.name for p in gallery.PICTURES if p.every}
     assert {"changes", "side_by_side"} <= mine <= set(gallery.choices())
+
+
+def test_lines_that_many_define_are_paired_where_they_stand() -> None:
+    old = [x for n in range(400) for x in (f"  v{n} = f(x)", "    y[i] = a[i] + b[i]")]
+    new = [x for n in range(400) if n != 7 for x in (f"  v{n} = g(x)", "    y[i] = a[i] · b[i]")]
+    found = aligned(old, new)
+    assert len(found) == len(new)
+    assert all(old[i].split(" = ")[0] == new[j].split(" = ")[0] for i, j in found)
+    assert found == sorted(found) and all((i - j) in (0, 2) for i, j in found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
@@ -14,17 +16,42 @@ Spans = tuple[tuple[int, int], ...]  # from a letter to the one behind the last
 
 
 def aligned(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """The lines that are one, in the order of both: what defines the same value first, then between
-    them lines that have enough words in common.
+    """The lines that are one, in the order of both: what alone defines the same value first, then
+    between them lines that define the same, or have enough words in common.
     """
-    heads = [_head(line) for line in old], [_head(line) for line in new]
     found: list[tuple[int, int]] = []
     a = b = 0
-    for match in SequenceMatcher(None, heads[0], heads[1], False).get_matching_blocks():
-        found += _between(old, new, (a, match.a), (b, match.b))
-        found += [(match.a + n, match.b + n) for n in range(match.size)]
-        a, b = match.a + match.size, match.b + match.size
+    for i, j in (*_anchors(old, new), (len(old), len(new))):
+        found += _between(old, new, (a, i), (b, j))
+        if i < len(old):
+            found.append((i, j))
+        a, b = i + 1, j + 1
     return found
+
+
+def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """The lines that define what no other one does, as many as are in the order of both."""
+    first, second = _alone(old), _alone(new)
+    pairs = sorted((i, second[head]) for head, i in first.items() if head in second)
+    ends: list[int] = []  # of rising rows of each length, and which pair ends them
+    last: list[int] = []
+    before: list[int] = []
+    for n, (_, j) in enumerate(pairs):
+        at = bisect_left(ends, j)
+        ends[at : at + 1], last[at : at + 1] = [j], [n]
+        before.append(last[at - 1] if at else -1)
+    found, n = list[tuple[int, int]](), last[-1] if last else -1
+    while n >= 0:
+        found.append(pairs[n])
+        n = before[n]
+    return found[::-1]
+
+
+def _alone(lines: Sequence[str]) -> dict[str, int]:
+    """Where the lines are that define what no other one does."""
+    heads = [_head(line) for line in lines]
+    count = Counter(heads)
+    return {head: n for n, head in enumerate(heads) if count[head] == 1}
 
 
 def _head(line: str) -> str:
@@ -40,7 +67,8 @@ def _between(
         words = set(_WORD.findall(old[i]))
         for j in range(first, min(b[1], first + 4)):
             other = set(_WORD.findall(new[j]))
-            if len(words & other) >= ALIKE * len(words | other):
+            same = _head(old[i]) == _head(new[j])
+            if same or len(words & other) >= ALIKE * len(words | other):
                 yield i, j
                 first = j + 1
                 break

@@ -156,7 +156,9 @@ def _side(x: float, y: float, row: DiffLine | None, changed: bool) -> list[str]:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = data(between(s))
+    both = between(s)
+    key = f"sides {id(both.before)} {id(both.after)}"
+    _, rows = s.house.kept(key, (), lambda: (both, data(both)))  # both live on
     return rows, figure(rows), table(rows)
 
 

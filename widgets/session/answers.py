@@ -32,7 +32,8 @@ from widgets.session.wall_views import Binary
 def program(s: OnShow, step: int) -> Any:
     """The lines of the program after a step, and those that went."""
     snapshot = item(s.now.compiled.snapshots, step, "step")
-    lines = program_diff.data(snapshot.before, snapshot.after)
+    key, both = f"lines {step}", (snapshot.before, snapshot.after)
+    lines = s.house.kept(key, (), lambda: program_diff.data(*both))
     failed = snapshot.checked if isinstance(snapshot.checked, str) else ""
     return {"lines": _rows(s, lines), "failed": failed}
 
