@@ -9,6 +9,7 @@ import pytest
 
 import explorer
 import explorer.np as enp
+import widgets
 from explorer.devices.catalogue import device as data_sheet
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Tiling
@@ -270,7 +271,7 @@ def test_each_rewrite_of_a_tile_program_is_a_step_with_what_it_changed(session: 
         program = [x for mark, x in lines if mark != "-"]
     assert rewrites.figure(rows).text().count("data-step=") == len(rows.steps)
     words = rewrites.table(rows)
-    assert {name for name, _, _ in words.rows} <= {name for name, _ in rows.steps}
+    assert {name for name, *_ in words.rows} <= {name for name, _ in rows.steps}
     assert "rewrites, changed by" in rewrites.caption(rows)
 
 
@@ -315,3 +316,12 @@ def test_odd_sizes_are_drawn(rows: int) -> None:
         assert rolled is not None
         for data, draw in ROOMS.values():
             assert outside(draw(data(rolled))) == []
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda-sim"])
+def test_every_rewrite_of_a_tile_program_says_where_it_is_written(target: str) -> None:
+    c = explorer.compile("zoo:tiny_bert", target=target, until="planned")
+    rows = widgets.data(c, "tile_program")
+    places = [rewrites.rule_of_step(name) for name, _ in rows.steps[1:]]
+    assert len(places) > 4 and all(p and p.file.startswith("explorer/tile/") for p in places)
+    assert all(p.says and p.place in rewrites.figure(rows).body for p in places if p)

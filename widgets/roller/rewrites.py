@@ -15,7 +15,9 @@ from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.roller.thread_block import PREDICTED, constructed_block, thread_block_steps
-from explorer.tile.rewrites import steps
+from explorer.stepping.rule import Rule, rule_of
+from explorer.tile.gpu.rewrites import REWRITES as BLOCKS
+from explorer.tile.rewrites import REWRITES, steps
 from widgets.draw.svg import Svg, label, rect, stepped, text_width
 from widgets.draw.table import Table
 from widgets.model.picture import Picture
@@ -92,12 +94,14 @@ def changed(lines: tuple[tuple[str, str], ...]) -> bool:
 def table(rows: RewriteRows) -> Table:
     """One row a line; of rewrites that changed something, and of the plain program."""
     found = tuple(
-        (name, mark.strip(), line)
+        (name, mark.strip(), line, rule.place if (rule := rule_of_step(name)) else "")
         for n, (name, lines) in enumerate(rows.steps)
         for mark, line in lines
         if n == 0 or mark != " "
     )
-    return Table(("step", "", "line"), found, tuple(rows.ops for _ in found), caption(rows))
+    return Table(
+        ("step", "", "line", "written at"), found, tuple(rows.ops for _ in found), caption(rows)
+    )
 
 
 def caption(rows: RewriteRows) -> str:
@@ -123,6 +127,8 @@ def figure(rows: RewriteRows) -> Svg:
         shown = [x for x in lines if plain or x[0] != " "]
         said = name if plain else f"{name}: {'nothing to do' if not shown else _counts(shown)}"
         part = [label(12, y + 15, said, "i w" if plain or shown else "q")]
+        if (rule := rule_of_step(name)) is not None:
+            part.append(label(WIDTH - 12, y + 15, rule.place, anchor="end", title=rule.says))
         y += HEAD
         for mark, line in shown[:MOST]:
             for n, piece in enumerate(_pieces(line)):
@@ -140,6 +146,12 @@ def figure(rows: RewriteRows) -> Svg:
     if not rows.steps:
         return Svg(WIDTH, 40, label(12, 24, rows.said, "i"), caption(rows))
     return Svg(WIDTH, y + 8, "".join(marks), caption(rows))
+
+
+def rule_of_step(name: str) -> Rule | None:
+    """Where the rewrite of that name is written, of a CPU's programs or of a thread block's."""
+    known = {**dict(BLOCKS), **dict(REWRITES)}
+    return rule_of(known[name]) if name in known else None
 
 
 def _counts(shown: list[tuple[str, str]]) -> str:
