@@ -128,7 +128,8 @@ def figure(rows: RewriteRows) -> Svg:
         said = name if plain else f"{name}: {'nothing to do' if not shown else _counts(shown)}"
         part = [label(12, y + 15, said, "i w" if plain or shown else "q")]
         if (rule := rule_of_step(name)) is not None:
-            part.append(label(WIDTH - 12, y + 15, rule.place, anchor="end", title=rule.says))
+            beside = 24 + 1.1 * text_width(said)  # the name is bold
+            part.append(label(beside, y + 15, rule.place, "q", title=rule.says))
         y += HEAD
         for mark, line in shown[:MOST]:
             for n, piece in enumerate(_pieces(line)):
