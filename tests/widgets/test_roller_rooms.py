@@ -107,7 +107,7 @@ def test_padding_ends_the_conflicts_that_are_counted_without_it() -> None:
     banks = [a.place(row, 0, a.padding) for row in range(a.read_rows)]
     assert len(set(banks)) == len(banks)
     assert len({a.place(row, 0, 0) for row in range(a.read_rows)}) == len(banks) // 2
-    assert "2 of one bank without padding" in words(a)
+    assert "2 of one bank without Roller's padding" in words(a)
 
 
 def test_three_rows_of_four_banks_take_one_of_padding() -> None:

@@ -38,7 +38,7 @@ def words(s: Storage) -> str:
     read = (
         f"{s.read_rows} by {s.read_columns} elements of {s.tensor} are read at once from {places}"
     )
-    was = f"; {s.unpadded} of one {s.kind} without padding" if s.padding else ""
+    was = f"; {s.unpadded} of one {s.kind} without Roller's padding" if s.padding else ""
     if s.degree == 1:
         return f"{read}: no conflict{was}"
     if s.kind == "bank":
@@ -56,7 +56,7 @@ def _grid(s: Storage, padding: int, x: float, y: float) -> Iterator[str]:
     read = min(max(1, -(-s.read_columns // step)), columns)
     places = {(r, c): s.place(r, c * step, padding) for r in range(rows) for c in range(columns)}
     meets = _meeting(s, padding)
-    head = f"{padding} of padding" if padding else "no padding" if s.padding else "as it lies"
+    head = f"{padding} of Roller's padding" if padding else "no padding" if s.padding else "as it lies"
     yield label(x, y - 6, f"its {s.kind}s, {head}", "q")
     for (r, c), place in places.items():
         clash = c < read and meets[place] > s.ways
