@@ -109,10 +109,12 @@ def _plain(run: Run) -> Run:
 
 
 def _numbers(argnums: Numbers) -> tuple[int, ...]:
-    found = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not found or any(n < 0 for n in found) or len({*found}) < len(found):
+    given: Any = argnums
+    found = tuple(given) if isinstance(given, tuple | list) else (given,)
+    whole = all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in found)
+    if not found or not whole or len({*found}) < len(found):
         raise BadOption(
-            f"argnums counts arguments from 0 on, each once; it is {argnums}",
+            f"argnums counts arguments from 0 on, each once; it is {argnums!r}",
             where="argnums",
             found=argnums,
         )

@@ -138,8 +138,9 @@ def test_what_has_no_gradient_is_refused_with_its_line() -> None:
         explorer.grad(lambda x: (x > 0).sum())(x)
     with pytest.raises(TraceError, match="argnums counts 2"):
         explorer.grad(lambda x: x.sum(), argnums=2)(x)
-    with pytest.raises(BadOption, match="argnums"):
-        explorer.grad(lambda x: x.sum(), argnums=(0, 0))
+    for wrong in ((0, 0), (), "x", -1, None, (0, 1.5), True):
+        with pytest.raises(BadOption, match="argnums counts arguments from 0 on"):
+            explorer.grad(lambda x: x.sum(), argnums=wrong)  # type: ignore[arg-type]
     with pytest.raises(BadOption, match="a function is differentiated"):
         explorer.grad(3)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="the seeds are"):
