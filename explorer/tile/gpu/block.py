@@ -108,9 +108,7 @@ def _lowered(kernel: Kernel, tile: Tile) -> TileProgram:
 
 
 def _body(p: Places, lanes: int) -> tuple[Statement, ...]:
-    """One statement a compute; an epilogue has the axes of what it follows, by name too. What data
-    place is a loop over what is placed, where that has enough elements for a warp.
-    """
+    """One statement a compute; an epilogue has the axes of what it follows, by name too."""
     after: dict[int, tuple[int, dict[str, Affine]]] = {}
     done: set[int] = set()
     for n, c in enumerate(p.kernel.computes):
@@ -123,24 +121,34 @@ def _body(p: Places, lanes: int) -> tuple[Statement, ...]:
         if n in done:
             continue
         along = running(p.kernel, c)
+        placed = _placed(p, n, c, lanes)
         if along is not None:
             body.append(_scan(p, n, c, along))
-            continue
-        value = _Guards(p, {a.name: a.extent for a in (*c.axes, *c.reduce)}, {}).of
-        part = patch(p.kernel, c)
-        if part is not None:
-            body.append(patch_loops(p, n, c, part, value))
-            continue
-        to = scatter(p.kernel, c)
-        if to is not None and _points(p, n, (*to.apart, *to.rows)) >= lanes:
-            statements, e = scatter_loops(p, n, c, to, value)
+        elif placed is not None:
+            statements, e = placed
             body += statements
             done |= set() if e is None else {p.kernel.computes.index(e)}
-            continue
-        of, names = after.get(n, (n, {}))
-        spans = tuple(p.spans(of, p.kernel.computes[of]).values())
-        body.append(_statement(p, n, c, spans, names))
+        else:
+            of, names = after.get(n, (n, {}))
+            spans = tuple(p.spans(of, p.kernel.computes[of]).values())
+            body.append(_statement(p, n, c, spans, names))
     return tuple(body)
+
+
+def _placed(
+    p: Places, n: int, c: Compute, lanes: int
+) -> tuple[list[Statement], Compute | None] | None:
+    """What data place: loops over what is placed, and the next compute where they do that too. None
+    for any other compute, and where a block has fewer elements of each than a warp has lanes: then
+    each result looks for what is its own.
+    """
+    value = _Guards(p, {a.name: a.extent for a in (*c.axes, *c.reduce)}, {}).of
+    part, to = patch(p.kernel, c), scatter(p.kernel, c)
+    if part is not None:
+        return [patch_loops(p, n, c, part, value)], None
+    if to is not None and _points(p, n, (*to.apart, *to.rows)) >= lanes:
+        return scatter_loops(p, n, c, to, value)
+    return None
 
 
 def _points(p: Places, n: int, axes: Iterable[Axis]) -> int:
