@@ -2,7 +2,7 @@
 before is over, so that no unit waits for another one.
 
 One launch an operator is what libraries do; one launch a wave has all operators in it that touch
-nothing of each other, as Rammer's rTasks of a wave do (Rammer, section 4.2).
+nothing of each other, as those of a wave of Rammer's wavefront policy do not.
 """
 
 from __future__ import annotations
