@@ -63,13 +63,14 @@ def _with_axes(
     it reads.
     """
     axes = _sorted(c.axes, reordered(c.target, order))
+    store = c.store if axes == c.axes else c.target
     data = next((r for r in reads(c.expr) if r.tensor not in weights), None)
     if data is None or not c.reduce:
-        return replace(c, axes=axes, store=c.target)
+        return replace(c, axes=axes, store=store)
     index = data.index
     if data.tensor in orders:
         index = reordered(index, orders[data.tensor])
-    return replace(c, axes=axes, reduce=_sorted(c.reduce, index), store=c.target)
+    return replace(c, axes=axes, reduce=_sorted(c.reduce, index), store=store)
 
 
 def _sorted(axes: tuple[Axis, ...], index: Sequence[Affine | Expr]) -> tuple[Axis, ...]:
@@ -110,7 +111,7 @@ def _with_dims(kernel: Kernel, orders: Mapping[str, Order]) -> Kernel:
 
     def moved(c: Compute) -> Compute:
         order = orders.get(c.out)
-        store = c.target if order is None else reordered(c.target, order)
+        store = c.store if order is None else reordered(c.target, order)
         return replace(c, expr=rewrite(c.expr, leaf), store=store)
 
     def spec(t: TensorSpec) -> TensorSpec:
