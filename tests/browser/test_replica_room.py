@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 MODEL = """// What Jupyter gives a widget: a model whose kernel knows what draws.
 const content = JSON.parse(document.getElementById("content").textContent), heard = [];
 const signal = () => ({ connect() {}, disconnect() {} });
-const kernel = { statusChanged: signal(), disposed: signal() };
+const alive = { statusChanged: signal(), disposed: signal() };
 const raw = () => Uint8Array.from(atob(content.library), c => c.charCodeAt(0));
 const answer = message => 
   heard.forEach(act => act({ id: message.id, data: {} }, [new DataView(raw().buffer)]));
@@ -32,7 +32,7 @@ const live = { comm_live: true, on() {}, off() {} };
 page.render({ el: document.getElementById("room"), model: {
   on: (name, act) => { if (name === "msg:custom") heard.push(act); },
   off() {}, set() {}, save_changes() {},
-  get: name => content[name], widget_manager: { kernel, get_model: async () => live },
+  get: name => content[name], widget_manager: { kernel: alive, get_model: async () => live },
   send: message => setTimeout(answer, 0, message),
 } });
 """
