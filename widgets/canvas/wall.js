@@ -38,7 +38,7 @@ export function wallView(ctx) {
   function describe() {
     if (!planned) { canvas.setAttribute("aria-label", "Brick wall: nothing is scheduled"); return; }
     const said = [`Brick wall of ${planned.units} workers: ${planned.kind} ${duration(planned.total_us)}, ${planned.n} bricks`];
-    if (measured) said.push(`measured ${duration(measured.total_us)}, ${measured.compared ?? ""}, ${Object.entries(measured.shares).map(([k, v]) => `${k} ${percent(v)}`).join(", ")}`);
+    if (measured) said.push(`measured ${duration(measured.total_us)}, ${measured.compared ?? ""}, ${paint.shares(measured).replaceAll("\n", ", ")}`);
     canvas.setAttribute("aria-label", `${said.join("; ")}. Press T for the table; comma and full stop go from brick to brick, Shift and an arrow move one.`);
   }
 

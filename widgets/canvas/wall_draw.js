@@ -224,7 +224,7 @@ export function wallPainter(ctx, stats) {
     text(pen, wall.kind, 12, y + 11, "ink", bold);
     const shares = Object.entries(wall.shares), idle = 1 - (wall.shares.busy ?? 1), left = LEFT + bar + 12;
     const lost = `idle ${percent(idle)}:`, first = textWidth(lost, plain) + 6;
-    const words = short => shares.map(([name, share]) => `${short ? name : named[name] ?? name} ${percent(share)}`);
+    const words = short => shares.map(([name, share]) => `${(short ? SHORT[name] : named[name]) ?? name} ${percent(share)}`);
     const areas = shares.map(([name], i) => i ? ` ${duration(wall.areas_us[name])}` : "");
     const size = (said, i) => textWidth(said, i ? plain : bold) + (i ? 26 : 18) + (i === 1 ? first : 0), all = list => list.reduce((sum, said, i) => sum + size(said, i), left);
     const fits = [[words(false), areas], [words(true), areas], [words(false), []], [words(true), []]].find(([a, b]) => all(a.map((w, i) => w + (b[i] ?? ""))) < width - RIGHT) ?? [words(true), []];
@@ -255,6 +255,8 @@ export function wallPainter(ctx, stats) {
 
   return { text, shares, outlined, filled, gaps, waits, broken, names, cuts, axis, others, summary };
 }
+
+const SHORT = { dependency: "waiting", launch: "cut" }; // of causes, where room is short
 
 function niceStep(span, wide) {
   const rough = span / Math.max(2, wide / 110), power = 10 ** Math.floor(Math.log10(rough));

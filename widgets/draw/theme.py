@@ -148,7 +148,7 @@ HATCHES: dict[str, Hatch] = {
     "f-control-flow": Hatch(5, "f-control-flow", lines=((0, 5, 5, 0), (0, 0, 5, 5))),
     "f-library-call": Hatch(5, "f-library-call", "hatch2", 1.6, lines=_FALLING),
     "g-imbalance": Hatch(6, ink="ink3", alpha=1, dots=((1.5, 1.5, 0.7),)),
-    "g-tail": Hatch(9, ink="ink3", alpha=1, dots=((2, 2, 0.8), (6.5, 6.5, 0.8))),
+    "g-tail": Hatch(9, ink="ink3", alpha=1, lines=((1, 2.5, 4, 2.5), (5.5, 7, 8.5, 7))),
     "g-dependency": Hatch(5, ink="ink3", width=0.7, alpha=1, lines=_FALLING),
     "g-barrier": Hatch(3, ink="ink2", width=0.8, alpha=1, lines=((0, 3, 3, 0),)),
     "g-launch": Hatch(4, ink="ink2", width=0.8, alpha=1, lines=((2, 0, 2, 4),)),
