@@ -56,7 +56,8 @@ def _grid(s: Storage, padding: int, x: float, y: float) -> Iterator[str]:
     read = min(max(1, -(-s.read_columns // step)), columns)
     places = {(r, c): s.place(r, c * step, padding) for r in range(rows) for c in range(columns)}
     meets = _meeting(s, padding)
-    head = f"{padding} of Roller's padding" if padding else "no padding" if s.padding else "as it lies"
+    bare = "no padding" if s.padding else "as it lies"
+    head = f"{padding} of Roller's padding" if padding else bare
     yield label(x, y - 6, f"its {s.kind}s, {head}", "q")
     for (r, c), place in places.items():
         clash = c < read and meets[place] > s.ways
