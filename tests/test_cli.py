@@ -789,6 +789,23 @@ def test_a_run_on_a_gpu_is_told_beside_the_plan(
     assert [c["name"] for c in told(*shown)["calls"]] == [c["name"] for c in found["calls"]]
 
 
+def test_a_wrong_answer_of_a_gpu_is_a_no(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN in the place of a number is no small difference."""
+    from explorer.runtime.cuda.run import ProgramRun
+
+    on_the_stand_in(monkeypatch)
+    own = ProgramRun.run
+
+    def wrong(self: ProgramRun, inputs: Any) -> Any:
+        found = own(self, inputs)
+        next(iter(found.values())).flat[0] = np.nan
+        return found
+
+    monkeypatch.setattr(ProgramRun, "run", wrong)
+    code, _, err = shell("gpu", "zoo:small_lstm", "--target", "cuda-sim", "--seconds", "0.01")
+    assert code == 1 and "ironworks and the CPU differ at the output" in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

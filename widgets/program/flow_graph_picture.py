@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html import escape
 
-from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table, count_text
@@ -12,6 +11,7 @@ from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.program import flow_graph
 from widgets.program.flow_graph import FlowRows, Node, follows
+from widgets.program.generated_source import kernel_of
 
 WIDE, LEAST_WIDTH, HIGH, PITCH, ROOM = 168, 560, 34, 54, 12
 LETTERS = 22  # of the source in a box
@@ -139,10 +139,7 @@ def words(rows: FlowRows, at: int) -> str:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    kernels = s.now.compiled.kernels or s.now.compiled.blocks
-    if not kernels:
-        raise BadOption("no kernel was generated: compile through to code")
-    rows = flow_graph.data(next((k for k in kernels if op in k.origins), kernels[0]))
+    rows = flow_graph.data(kernel_of(s, op))
     return rows, figure(rows), table(rows)
 
 

@@ -176,11 +176,16 @@ def figure(rows: SourceRows, limit: int = 60) -> Svg:
     return Svg(960, (len(shown) + 1) * 17, "".join(marks), f"{rows.language} of {rows.kernel}")
 
 
-def _draw(s: OnShow, op: str) -> Drawn:
+def kernel_of(s: OnShow, op: str) -> Kernel:
+    """The kernel of an operator, else the first one; raises BadOption where there is none."""
     kernels = s.now.compiled.kernels or s.now.compiled.blocks
     if not kernels:
         raise BadOption("no kernel was generated: compile through to code")
-    rows = data(next((k for k in kernels if op in k.origins), kernels[0]))
+    return next((k for k in kernels if op in k.origins), kernels[0])
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    rows = data(kernel_of(s, op))
     return rows, figure(rows), table(rows)
 
 

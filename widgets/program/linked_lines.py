@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from explorer.codegen.listing import Listing
-from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, rect
 from widgets.draw.table import Table, count_text
 from widgets.model.compiled import Kernel
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
+from widgets.program.generated_source import kernel_of
 
 ASSEMBLY, LLVM = "assembly", "LLVM IR"
 _INSTRUCTION = re.compile(r"\s+[a-z%@{]")
@@ -132,10 +132,7 @@ def figure(rows: Lines) -> Svg:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    kernels = s.now.compiled.kernels or s.now.compiled.blocks
-    if not kernels:
-        raise BadOption("no kernel was generated: compile through to code")
-    rows = data(next((k for k in kernels if op in k.origins), kernels[0]))
+    rows = data(kernel_of(s, op))
     return rows, figure(rows), table(rows)
 
 

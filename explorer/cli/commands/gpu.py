@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SHEET = "h100"  # whose kernels run where nothing else is said
 RUNS = 15  # stamped runs, of which the one in the middle is told
-LAUNCHES = ("program", "wave", "operator")
+HOW = {"program": "one kernel", "wave": "a launch a wave", "operator": "a launch an operator"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def main(given: Sequence[str]) -> int:
     add("--seconds", type=seconds, default=1.0, metavar="S", help="how long to measure (default 1)")
     add(
         "--launches",
-        choices=LAUNCHES,
+        choices=tuple(HOW),
         default="program",
         help="what one launch has (default: the whole program), for comparison",
     )
@@ -82,9 +82,8 @@ def answer(flags: Namespace) -> Answer:
 
 
 def _run(c: Compilation, flags: Namespace) -> Answer:
-    import numpy as np
-
     import explorer
+    from explorer.tuning.answers import check_answers
 
     bound = sizes(c.model, flags)
     inputs = arrays(c.model, flags, bound)
@@ -93,13 +92,7 @@ def _run(c: Compilation, flags: Namespace) -> Answer:
         found = on.run(inputs)
     with doing("running it on the CPU"):
         want = explorer.compile(c.model).run(inputs)
-    apart = max(
-        (
-            float(np.nanmax(np.abs(found[n].astype(float) - want[n].astype(float)), initial=0))
-            for n in want
-        ),
-        default=0.0,
-    )
+    apart = check_answers(found, want, "the CPU")
     with doing(f"timing for {flags.seconds:g} s"):
         measured = on.time(inputs, flags.seconds)
     if flags.record is None:
@@ -109,8 +102,7 @@ def _run(c: Compilation, flags: Namespace) -> Answer:
     planned = c.device_program(bound, units=wall.units).plan.wall
     times = _calls(c, wall, planned)
     error = rammer.error(planned.total_us, wall.total_us)
-    how = {"program": "one kernel", "wave": "a launch a wave", "operator": "a launch an operator"}
-    asked = how[flags.launches] + (", as a CUDA graph" if flags.graph else "")
+    asked = HOW[flags.launches] + (", as a CUDA graph" if flags.graph else "")
     text = [
         f"{c.model.name} on {wall.device}, {asked} of {counted(wall.units, 'block')}, kernels of "
         f"{c.device.name}{binding(bound)}",

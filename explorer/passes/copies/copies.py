@@ -28,7 +28,7 @@ from explorer.passes.copies.index_maps import linear
 from explorer.passes.copies.joined_slices import join_slices
 from explorer.passes.copies.row_views import renames_rows, rows_apart, without_units
 from explorer.passes.copies.runs_of_rows import slices_of_runs
-from explorer.passes.matched import matched
+from explorer.passes.matched import is_recorded, matched
 from explorer.passes.pipeline.registry import compiler_pass
 
 
@@ -220,7 +220,8 @@ class _Folder:
         self.uses.subtract(v.name for v in binding.reads)
         self.uses.update(v.name for v in call.args)
         after = replace(binding, expr=call, origin=binding.origin | origin)
-        matched(read_through, (*self._read_of(binding, call), binding), (after,))
+        if is_recorded():
+            matched(read_through, (*self._read_of(binding, call), binding), (after,))
         self.bindings[name] = after
         self._release(v.name for v in binding.reads)
 

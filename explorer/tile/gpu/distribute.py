@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
 from math import prod
 
 from explorer.devices.model import Device
@@ -69,8 +68,8 @@ def over_threads(p: TileProgram, device: Device) -> TileProgram:
 def unused(wish: str, buffers: Iterable[Buffer]) -> str:
     """A name that none of the buffers has: two reductions may make parts of one result."""
     taken = {b.name for b in buffers}
-    numbered = (f"{wish}{k}" for k in count(2))
-    return next(n for n in chain((wish,), numbered) if n not in taken)
+    wishes = (wish, *(f"{wish}{k}" for k in range(2, len(taken) + 3)))
+    return next(name for name in wishes if name not in taken)
 
 
 def threads_in(block: Block, device: Device) -> int:

@@ -105,6 +105,20 @@ def test_a_disassembler_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatc
     assert "pip install nvidia-cuda-nvdisasm" in sass(b"whatever")
 
 
+def test_a_disassembler_that_does_not_run_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is no program; one that never ends."""
+    tool = tmp_path / "nvdisasm"
+    monkeypatch.setattr("explorer.codegen.cuda.object.sass.disassembler", lambda: str(tool))
+    monkeypatch.setattr("explorer.codegen.cuda.object.sass.PATIENCE_S", 0.2)
+    for text, cubin in (("no program", b"one"), ("#!/bin/sh\nexec sleep 9\n", b"two")):
+        tool.write_text(text)
+        tool.chmod(0o755)
+        with pytest.raises(KernelCompileError, match="nvdisasm did not run"):
+            sass(cubin)
+
+
 @needs_numba_cuda
 def test_code_is_compiled_once_on_a_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -120,17 +134,17 @@ def test_code_is_compiled_once_on_a_machine(
         raise AssertionError("compiled again")
 
     with monkeypatch.context() as m:
-        machine._kept.cache_clear()
+        machine_code.cache_clear()
         m.setattr(machine, "_ptx", refused)
         assert machine_code(*asked) == made
-        machine._kept.cache_clear()
+        machine_code.cache_clear()
         m.setattr(machine, "_tools", lambda: ("numba 0",))
         with pytest.raises(KernelCompileError, match="compiled again"):
             machine_code(*asked)
     for entry in tmp_path.rglob("*"):
         if entry.is_file():
             entry.write_bytes(entry.read_bytes()[:-9] + b"damaged!!")
-    machine._kept.cache_clear()
+    machine_code.cache_clear()
     assert machine_code(*asked).cubin[:4] == made.cubin[:4] and made.entry in made.ptx
     assert machine._unpacked(b"short") is None and machine._unpacked(bytes(30)) is None
 

@@ -47,6 +47,7 @@ class MachineCode:
         return found.group(1)
 
 
+@lru_cache(maxsize=256)
 def machine_code(
     source: str, kernel: str, dtypes: tuple[DType, ...], threads: int, capability: int
 ) -> MachineCode:
@@ -56,20 +57,13 @@ def machine_code(
     Raises KernelCompileError where Numba or the assembler refuses.
     """
     asked = (kernel, *dtypes, str(threads), str(capability))
-    return _kept(source, asked, dtypes, threads, capability)
-
-
-@lru_cache(maxsize=256)
-def _kept(
-    source: str, asked: tuple[str, ...], dtypes: tuple[DType, ...], threads: int, capability: int
-) -> MachineCode:
     key = content_key(FORMAT, *_tools(), *asked, source)
     data = get(key)
     found = None if data is None else _unpacked(data)
     if found is not None:
         return found
     try:
-        ptx = _ptx(source, asked[0], dtypes, threads, divmod(capability, 10))
+        ptx = _ptx(source, kernel, dtypes, threads, divmod(capability, 10))
         made = MachineCode(ptx, *_linked(ptx, f"-arch=sm_{capability}"))
     except Exception as problem:  # numba's and the linker's are of many kinds
         first = str(problem).strip().split("\n")[0]

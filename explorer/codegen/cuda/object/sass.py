@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from subprocess import run
+from subprocess import TimeoutExpired, run
 from tempfile import TemporaryDirectory
 
 from explorer.errors import KernelCompileError
@@ -34,7 +34,7 @@ def disassembler() -> str:
 def sass(cubin: bytes) -> str:
     """The instructions of an object file, or a comment that says why there are none.
 
-    Raises KernelCompileError where the disassembler refuses it.
+    Raises KernelCompileError where the disassembler refuses it, or does not run.
     """
     tool = disassembler()
     if not tool:
@@ -42,7 +42,10 @@ def sass(cubin: bytes) -> str:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cubin"
         file.write_bytes(cubin)
-        done = run([tool, "-c", str(file)], capture_output=True, text=True, timeout=PATIENCE_S)
+        try:
+            done = run([tool, "-c", str(file)], capture_output=True, text=True, timeout=PATIENCE_S)
+        except (OSError, TimeoutExpired) as problem:
+            raise KernelCompileError(f"{NAME} did not run: {problem}", where="kernel") from problem
     if done.returncode:
         first = done.stderr.strip().split("\n")[0]
         raise KernelCompileError(f"{NAME} refuses an object file: {first}", where="kernel")
