@@ -18,8 +18,8 @@ from widgets.model.outline import compute_text
 from widgets.model.picture import Drawn, Picture
 from widgets.program.steps import STEPS, Between, between
 
-WIDTH, LINE = 780.0, 16.0
-AT = (12.0, 28.0, 84.0, 168.0, 372.0)  # sign, kind, what, name, words
+WIDTH, LINE = 650.0, 16.0  # no wider than the pane of a house of 1,280
+AT = (12.0, 28.0, 84.0, 152.0, 326.0)  # sign, kind, what, name, words
 MOST = 150  # rows that are drawn
 PLAIN = ("output", "shapes", "view")  # that are of no family
 SIGNS = {"added": "+", "removed": "−", "changed": "~", "moved": "↷"}
