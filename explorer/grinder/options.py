@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from explorer.grinder.policy import SCHEDULES, LevelPolicy, Ways
 from explorer.ir.decisions.decided import Decisions
-from explorer.passes.pipeline import ranges
+from explorer.passes.pipeline.ranges import OneOf, PolicyOf, Switch, Whole, check, option
 
 MOST_TRIPS = 64  # of a turn, that can be asked for; chosen
 MOST_MEASURED_WAYS = 16  # that can be asked for; chosen
@@ -49,26 +49,18 @@ class Options:
     of that memory. Where Python follows the calls there may be 100,000 at most, 2000 for 0.
     """
 
-    schedule: str | LevelPolicy = "auto"
-    unroll: int = 8
-    inline_branches: bool = True
-    measure: int = 0
-    recursion: str = "auto"
-    independent: str = "auto"
-    alone: str = "auto"
-    memoise: bool = False
-    depth: int = 0
+    schedule: str | LevelPolicy = option("auto", PolicyOf("grinder", tuple(SCHEDULES)))
+    unroll: int = option(8, Whole(1, MOST_TRIPS))
+    inline_branches: bool = option(True, Switch())
+    measure: int = option(0, Whole(0, MOST_MEASURED_WAYS))
+    recursion: str = option("auto", OneOf(RECURSIONS))
+    independent: str = option("auto", OneOf(INDEPENDENT))
+    alone: str = option("auto", OneOf(ALONE))
+    memoise: bool = option(False, Switch())
+    depth: int = option(0, Whole(0, MOST_OPEN_CALLS))
 
     def __post_init__(self) -> None:
-        ranges.policy("grinder.schedule", self.schedule, SCHEDULES)
-        ranges.whole("grinder.unroll", self.unroll, 1, MOST_TRIPS)
-        ranges.whole("grinder.measure", self.measure, 0, MOST_MEASURED_WAYS)
-        ranges.whole("grinder.depth", self.depth, 0, MOST_OPEN_CALLS)
-        ranges.one_of("grinder.recursion", self.recursion, RECURSIONS)
-        ranges.one_of("grinder.independent", self.independent, INDEPENDENT)
-        ranges.one_of("grinder.alone", self.alone, ALONE)
-        ranges.switch("grinder.inline_branches", self.inline_branches)
-        ranges.switch("grinder.memoise", self.memoise)
+        check("grinder", self)
 
     @property
     def ways(self) -> Ways:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
-from explorer.errors import BadOption
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline import ranges
+from explorer.passes.pipeline.ranges import PolicyOf, Whole, check, option, refuse
 from explorer.rammer.model import Policy
 from explorer.rammer.policy import POLICIES, name_of, named
 from explorer.rammer.task_profile import TaskProfile
@@ -27,26 +26,18 @@ class Options:
     would wait for more, all meet before it; 0: for any number.
     """
 
-    policy: str | Policy = "wavefront"
-    threads: int = 0
-    brick_tasks: int = 0
-    bricks: int = 8
+    policy: str | Policy = option("wavefront", PolicyOf("rammer", tuple(POLICIES)))
+    threads: int = option(0, Whole(0, MOST_THREADS))
+    brick_tasks: int = option(0, Whole(0, MOST_TASKS))
+    bricks: int = option(8, Whole(1, MOST_BRICKS))
     profile: TaskProfile | None = None
-    meet: int = 0
+    meet: int = option(0, Whole(0, MOST_THREADS))
 
     def __post_init__(self) -> None:
-        policy = ranges.policy("rammer.policy", self.policy, POLICIES)
-        object.__setattr__(self, "policy", policy)
-        ranges.whole("rammer.threads", self.threads, 0, MOST_THREADS)
-        ranges.whole("rammer.brick_tasks", self.brick_tasks, 0, MOST_TASKS)
-        ranges.whole("rammer.bricks", self.bricks, 1, MOST_BRICKS)
-        ranges.whole("rammer.meet", self.meet, 0, MOST_THREADS)
+        check("rammer", self)
         if not isinstance(self.profile, TaskProfile | None):
-            raise BadOption(
-                f"rammer.profile is a TaskProfile, found {ranges.shown(self.profile)}",
-                where="rammer.profile",
-                try_="c.profiled(inputs) measures one",
-            )
+            measured = "c.profiled(inputs) measures one"
+            refuse("rammer.profile", "a TaskProfile", self.profile, measured)
 
     @property
     def place(self) -> Policy:

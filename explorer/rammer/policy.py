@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.own_policy import policy_name
+from explorer.passes.pipeline.ranges import PolicyOf, taken
 from explorer.rammer.model import Policy
 from explorer.rammer.policies.critical_path import critical_path
 from explorer.rammer.policies.op_by_op import op_by_op
@@ -29,7 +29,9 @@ def named(policy: str | Policy) -> Policy:
     """The policy of a name, or the one that is given; raises BadOption for a name that there is
     not.
     """
-    found: Any = ranges.policy("rammer.policy", policy, POLICIES)
+    allowed = PolicyOf("rammer", tuple(POLICIES))
+    found: Any = allowed.found(policy)
+    taken("rammer.policy", found, allowed)
     return POLICIES[found] if isinstance(found, str) else found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.passes.pipeline import ranges
+from explorer.passes.pipeline.ranges import Rows, Switch, check, option
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,9 @@ class Options:
     lift      long sums are split, and partial sums become values that the memory plan places
     """
 
-    fuse: bool = False
-    dispatch: tuple[str, ...] = ()
-    lift: bool = False
+    fuse: bool = option(False, Switch())
+    dispatch: tuple[str, ...] = option((), Rows((str,), "names of libraries or of functions"))
+    lift: bool = option(False, Switch())
 
     def __post_init__(self) -> None:
-        ranges.switch("relax.fuse", self.fuse)
-        ranges.rows("relax.dispatch", self.dispatch, (str,), "names of libraries or of functions")
-        ranges.switch("relax.lift", self.lift)
+        check("relax", self)

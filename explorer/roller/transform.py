@@ -17,8 +17,8 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.own_policy import Asked
+from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
 from explorer.roller.efficient import efficient
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 from explorer.roller.own_answer import own_candidates
@@ -40,17 +40,15 @@ class Options:
     model are compiled and timed on this machine, and the fastest is taken; 0: none.
     """
 
-    policy: str | Policy = DEFAULT
-    top_k: int = 10
-    pinned: tuple[tuple[str, Tiling], ...] = ()
-    measure: int = 0
+    policy: str | Policy = option(DEFAULT, PolicyOf("roller", tuple(POLICIES)))
+    top_k: int = option(10, Whole(1, MOST_TILINGS))
+    pinned: tuple[tuple[str, Tiling], ...] = option(
+        (), Rows((str, Tiling), "pairs of a binding and a Tiling")
+    )
+    measure: int = option(0, Whole(0, MOST_MEASURED_TILINGS))
 
     def __post_init__(self) -> None:
-        policy = ranges.policy("roller.policy", self.policy, POLICIES)
-        object.__setattr__(self, "policy", policy)
-        ranges.whole("roller.top_k", self.top_k, 1, MOST_TILINGS)
-        ranges.whole("roller.measure", self.measure, 0, MOST_MEASURED_TILINGS)
-        ranges.rows("roller.pinned", self.pinned, (str, Tiling), "pairs of a binding and a Tiling")
+        check("roller", self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.own_policy import policy_name
+from explorer.passes.pipeline.ranges import PolicyOf, Rows, Switch, check, option
 from explorer.welder.named_policies import DEFAULT, POLICIES, Policy
 
 
@@ -16,15 +16,14 @@ class Options:
     that is legal.
     """
 
-    enabled: bool = True
-    policy: str | Policy = DEFAULT
-    connect: tuple[tuple[str, str], ...] = ()
+    enabled: bool = option(True, Switch())
+    policy: str | Policy = option(DEFAULT, PolicyOf("welder", tuple(POLICIES)))
+    connect: tuple[tuple[str, str], ...] = option(
+        (), Rows((str, str), "pairs of a value and a level")
+    )
 
     def __post_init__(self) -> None:
-        ranges.switch("welder.enabled", self.enabled)
-        policy = ranges.policy("welder.policy", self.policy, POLICIES)
-        object.__setattr__(self, "policy", policy)
-        ranges.rows("welder.connect", self.connect, (str, str), "pairs of a value and a level")
+        check("welder", self)
 
     @property
     def name(self) -> str:

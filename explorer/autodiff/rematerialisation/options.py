@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.passes.pipeline import ranges
+from explorer.passes.pipeline.ranges import Share, Whole, check, option
 
 MOST_MB = 1 << 24
 
@@ -18,12 +18,11 @@ class Options:
     budget_mb  megabytes that they may need at once; 0: no bound
     """
 
-    share: float = 1.0
-    budget_mb: int = 0
+    share: float = option(1.0, Share())
+    budget_mb: int = option(0, Whole(0, MOST_MB))
 
     def __post_init__(self) -> None:
-        ranges.share("rematerialisation.share", self.share)
-        ranges.whole("rematerialisation.budget_mb", self.budget_mb, 0, MOST_MB)
+        check("rematerialisation", self)
 
     @property
     def is_set(self) -> bool:

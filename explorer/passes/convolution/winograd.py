@@ -37,8 +37,8 @@ from explorer.passes.convolution.row_filters import RowSum, RowTransforms, row_s
 from explorer.passes.convolution.tile_transforms import Transforms
 from explorer.passes.convolution.window_sums import WindowSum, window_sum
 from explorer.passes.matched import matched
-from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.names import fresh
+from explorer.passes.pipeline.ranges import OneOf, Share, check, option
 from explorer.passes.pipeline.registry import compiler_pass
 
 Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best tiling
@@ -80,12 +80,11 @@ class Options:
     margin     "auto" leaves direct convolution only for a gain of this share of its time
     """
 
-    algorithm: str = "auto"
-    margin: float = 0.1
+    algorithm: str = option("auto", OneOf(("auto", "direct", *ALGORITHMS)))
+    margin: float = option(0.1, Share(below=True))
 
     def __post_init__(self) -> None:
-        ranges.one_of("convolution.algorithm", self.algorithm, ("auto", "direct", *ALGORITHMS))
-        ranges.below("convolution.margin", self.margin, 1)
+        check("convolution", self)
 
 
 def products(kernel: Kernel, env: ShapeEnv) -> float:

@@ -1,79 +1,170 @@
-"""What an option may be: a whole number within a range, a switch, one of some words, a policy.
-
-Each raises a BadOption that names the option, what it may be and what was found.
+"""What an option may be, as data beside its default: `top_k: int = option(10, Whole(1, 10_000))`.
+Options check themselves by it, and whoever changes them learns from it what they may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Integral, Real
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from explorer.errors import BadOption
 from explorer.passes.policies import registered
 
 FROM_A_SHELL = "one of these, a plug-in's name, or a function in a file: ./mine.py:my_policy"
 LONGEST_CHARACTERS = 60  # of a value in a sentence; chosen
+LEGAL = "legal"
 
 
-def whole(name: str, value: object, low: int, high: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Whole:
     """A whole number from `low` to `high`."""
-    fits = isinstance(value, Integral) and not isinstance(value, bool)
-    if not (fits and isinstance(value, Integral) and low <= int(value) <= high):
-        _refuse(name, f"a whole number from {low} to {high}", value)
+
+    low: int
+    high: int
+
+    @property
+    def words(self) -> str:
+        """Its bounds."""
+        return f"a whole number from {self.low} to {self.high}"
+
+    def fits(self, value: object) -> bool:
+        """No truth value is a number here."""
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            return False
+        return self.low <= int(value) <= self.high
 
 
-def below(name: str, value: object, high: float) -> None:
-    """A number from 0 on, less than `high`."""
-    fits = isinstance(value, Real) and not isinstance(value, bool)
-    if not (fits and isinstance(value, Real) and 0 <= float(value) < high):
-        _refuse(name, f"0 or more and below {high:g}", value)
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A number from 0 to 1, or, `below`, one less than that."""
+
+    below: bool = False
+
+    @property
+    def words(self) -> str:
+        """Its bounds."""
+        return "0 or more and below 1" if self.below else "a number from 0 to 1"
+
+    def fits(self, value: object) -> bool:
+        """NaN is none."""
+        if not isinstance(value, Real) or isinstance(value, bool):
+            return False
+        return 0 <= float(value) <= 1 and not (self.below and float(value) == 1)
 
 
-def share(name: str, value: object) -> None:
-    """A number from 0 to 1."""
-    fits = isinstance(value, Real) and not isinstance(value, bool)
-    if not (fits and isinstance(value, Real) and 0 <= float(value) <= 1):
-        _refuse(name, "a number from 0 to 1", value)
-
-
-def switch(name: str, value: object) -> None:
+@dataclass(frozen=True, slots=True)
+class Switch:
     """True or False."""
-    if not isinstance(value, bool):
-        _refuse(name, "true or false", value)
+
+    @property
+    def words(self) -> str:
+        """Both."""
+        return "true or false"
+
+    def fits(self, value: object) -> bool:
+        """1 is not True here."""
+        return isinstance(value, bool)
 
 
-def one_of(name: str, value: object, known: Iterable[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class OneOf:
     """One of some words."""
-    words = tuple(known)
-    if not isinstance(value, str) or value not in words:
-        _refuse(name, f"one of {', '.join(words)}", value)
+
+    known: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """All of them."""
+        return f"one of {', '.join(self.known)}"
+
+    def fits(self, value: object) -> bool:
+        """Whether it is such a word."""
+        return isinstance(value, str) and value in self.known
 
 
-def policy(name: str, value: object, known: Iterable[str]) -> object:
-    """The name of a policy, or a function: what a name of one's own stands for."""
-    system = name.partition(".")[0]
-    value = registered.found(system, value)
-    words = (*known, *registered.of(system))
-    if not callable(value) and not (isinstance(value, str) and value in words):
-        _refuse(name, f"a function or one of {', '.join(words)}", value, FROM_A_SHELL)
-    return value
+@dataclass(frozen=True, slots=True)
+class PolicyOf:
+    """A policy of a system: one that it knows, one that was registered for it, or a function."""
+
+    system: str
+    known: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that have a name now."""
+        return (*self.known, *registered.of(self.system))
+
+    @property
+    def words(self) -> str:
+        """All of them."""
+        return f"a function or one of {', '.join(self.names)}"
+
+    def fits(self, value: object) -> bool:
+        """Whether it is a name or a function."""
+        return callable(value) or (isinstance(value, str) and value in self.names)
+
+    def found(self, value: object) -> Any:
+        """What a name of one's own stands for; anything else as it is."""
+        return registered.found(self.system, value)
 
 
-def rows(name: str, value: object, kinds: tuple[type, ...], example: str) -> None:
-    """A tuple of tuples of these types, or of values of the one type."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A tuple of tuples of these types, or of values of the one type; `words` says of what."""
 
-    def fits(row: object) -> bool:
-        if len(kinds) == 1:
-            return isinstance(row, kinds[0])
-        same = isinstance(row, tuple) and len(row) == len(kinds)
-        return same and isinstance(row, tuple) and all(map(isinstance, row, kinds))
+    kinds: tuple[type, ...]
+    words: str
 
-    if not isinstance(value, tuple) or not all(map(fits, value)):
-        _refuse(name, example, value)
+    def fits(self, value: object) -> bool:
+        """Whether every row has these types."""
+        return isinstance(value, tuple) and all(map(self._row, value))
+
+    def _row(self, row: object) -> bool:
+        if len(self.kinds) == 1:
+            return isinstance(row, self.kinds[0])
+        if not isinstance(row, tuple) or len(row) != len(self.kinds):
+            return False
+        return all(map(isinstance, row, self.kinds))
 
 
-def _refuse(name: str, wanted: str, value: object, try_: str = "") -> NoReturn:
+Legal = Whole | Share | Switch | OneOf | PolicyOf | Rows
+
+
+def option(default: Any, legal: Legal) -> Any:
+    """A field of options, with what it may be."""
+    return field(default=default, metadata={LEGAL: legal})
+
+
+def legal(options: object) -> Mapping[str, Legal]:
+    """What each option may be, of those that say so."""
+    found = fields(options) if is_dataclass(options) else ()
+    return {f.name: f.metadata[LEGAL] for f in found if LEGAL in f.metadata}
+
+
+def check(group: str, options: object) -> None:
+    """A group of options while it is made; the name of a policy of one's own becomes its function.
+
+    Raises BadOption, which names the option, what it may be and what was found.
+    """
+    for name, allowed in legal(options).items():
+        value = getattr(options, name)
+        if isinstance(allowed, PolicyOf):
+            value = allowed.found(value)
+            object.__setattr__(options, name, value)
+        taken(f"{group}.{name}", value, allowed)
+
+
+def taken(name: str, value: object, allowed: Legal) -> None:
+    """One value; BadOption where an option may not have it."""
+    if not allowed.fits(value):
+        from_a_shell = FROM_A_SHELL if isinstance(allowed, PolicyOf) else ""
+        refuse(name, allowed.words, value, from_a_shell)
+
+
+def refuse(name: str, wanted: str, value: object, try_: str = "") -> NoReturn:
+    """The sentence about a value that is not what is wanted."""
     found = shown(value)
     sentence = f"{name} is {wanted}, found {found}"
     raise BadOption(sentence, where=name, expected=wanted, found=found.strip("'"), try_=try_)
@@ -85,3 +176,9 @@ def shown(value: object) -> str:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= LONGEST_CHARACTERS else f"{text[:LONGEST_CHARACTERS]}…"
+
+
+__all__ = [
+    "Legal", "OneOf", "PolicyOf", "Rows", "Share", "Switch", "Whole",
+    "check", "legal", "option", "refuse", "shown", "taken",
+]  # fmt: skip

@@ -20,8 +20,8 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim, simplify
 from explorer.ir.types import Tensor
 from explorer.ops.lowering import UNROLL
-from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.names import fresh
+from explorer.passes.pipeline.ranges import OneOf, Whole, check, option
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.recurrent.binding_order import AS_WRITTEN, ORDERS, ordered
 from explorer.passes.recurrent.dataflow import Order, in_turn, needs_of
@@ -45,16 +45,13 @@ class Options:
             length is a symbol, is a loop
     """
 
-    hoist: str = "auto"
-    order: str = "auto"
-    split: str = "auto"
-    unroll: int = UNROLL
+    hoist: str = option("auto", OneOf(("auto", "on", "off")))
+    order: str = option("auto", OneOf(("auto", AS_WRITTEN, *ORDERS)))
+    split: str = option("auto", OneOf(("auto", "on", "off")))
+    unroll: int = option(UNROLL, Whole(0, MOST_UNROLLED_TRIPS))
 
     def __post_init__(self) -> None:
-        ranges.one_of("recurrent.hoist", self.hoist, ("auto", "on", "off"))
-        ranges.one_of("recurrent.split", self.split, ("auto", "on", "off"))
-        ranges.one_of("recurrent.order", self.order, ("auto", AS_WRITTEN, *ORDERS))
-        ranges.whole("recurrent.unroll", self.unroll, 0, MOST_UNROLLED_TRIPS)
+        check("recurrent", self)
 
 
 @compiler_pass("share-products", paper="Appleyard et al. 2016, section 3.1.1; Rammer, section 5")

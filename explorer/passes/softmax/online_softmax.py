@@ -36,8 +36,8 @@ from explorer.ir.kernel import (
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import whole
-from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.names import fresh
+from explorer.passes.pipeline.ranges import Switch, Whole, check, option
 from explorer.passes.pipeline.registry import compiler_pass
 
 BLOCK_COLUMNS, LEAST_COLUMNS = 256, 512  # columns of a block, and of a row that is worth blocks
@@ -66,12 +66,11 @@ class OnlineSoftmax:
     0: where and as `policy` says. Nothing changes where it is not `enabled`.
     """
 
-    enabled: bool = True
-    block: int = 0
+    enabled: bool = option(True, Switch())
+    block: int = option(0, Whole(0, MOST_COLUMNS))
 
     def __post_init__(self) -> None:
-        ranges.switch("softmax.enabled", self.enabled)
-        ranges.whole("softmax.block", self.block, 0, MOST_COLUMNS)
+        check("softmax", self)
 
     def __call__(self, program: Program) -> Program:
         """The program with its kernels rewritten."""

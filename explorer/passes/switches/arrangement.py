@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from explorer.errors import BadOption
-from explorer.passes.pipeline import ranges
 from explorer.passes.pipeline.pipeline import Step
+from explorer.passes.pipeline.ranges import Rows, check, option
 from explorer.passes.switches.needs import BEHIND, MAKES, needed
 
 
@@ -23,12 +23,13 @@ class Options:
            before all others of its stage
     """
 
-    off: tuple[str, ...] = ()
-    moved: tuple[tuple[str, str], ...] = ()
+    off: tuple[str, ...] = option((), Rows((str,), "names of steps"))
+    moved: tuple[tuple[str, str], ...] = option(
+        (), Rows((str, str), "pairs of a step and the one before it")
+    )
 
     def __post_init__(self) -> None:
-        ranges.rows("steps.off", self.off, (str,), "names of steps")
-        ranges.rows("steps.moved", self.moved, (str, str), "pairs of a step and the one before it")
+        check("steps", self)
 
 
 def arranged(steps: Sequence[Step], options: Options) -> tuple[Step, ...]:

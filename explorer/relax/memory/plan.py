@@ -16,7 +16,7 @@ import numpy as np
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline import ranges
+from explorer.passes.pipeline.ranges import OneOf, Switch, check, option
 
 ALIGNMENT = 64
 TABLE_BUFFERS = 2048  # whose pairs are judged at once: a bound on memory, 4 MB of bools; chosen
@@ -33,17 +33,15 @@ class Options:
     write over an input that dies in it.
     """
 
-    policy: str = "arena"
-    share: bool = True
-    outputs: bool = False
-    bounds: bool = True
-    ordered: bool = False
-    in_place: bool = False
+    policy: str = option("arena", OneOf(tuple(POLICIES)))
+    share: bool = option(True, Switch())
+    outputs: bool = option(False, Switch())
+    bounds: bool = option(True, Switch())
+    ordered: bool = option(False, Switch())
+    in_place: bool = option(False, Switch())
 
     def __post_init__(self) -> None:
-        ranges.one_of("memory.policy", self.policy, POLICIES)
-        for name in ("share", "outputs", "bounds", "ordered", "in_place"):
-            ranges.switch(f"memory.{name}", getattr(self, name))
+        check("memory", self)
 
 
 @dataclass(frozen=True, slots=True)
