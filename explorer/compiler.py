@@ -14,6 +14,7 @@ from explorer.autodiff.rematerialisation import Rematerialise, stack_in_place
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
+from explorer.devices.hardware import changed as changed_hardware
 from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled, NoSuchDevice
 from explorer.frontends.load import load
@@ -249,6 +250,7 @@ def _asked(
     check: bool = False,
     donated: tuple[str, ...] = (),
 ) -> Asked:
+    device = changed_hardware(device, chosen.hardware.changed)
     end = Stage.EMITTED if device.kind == "cpu" else Stage.PLANNED
     last = min(stage_of(until), end)
     steps = tuple(s for s in pipeline(chosen, device) if s.stage <= last)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from explorer.autodiff.rematerialisation.options import Options as RematerialisationOptions
+from explorer.devices.hardware import Options as HardwareOptions
 from explorer.grinder import Options as GrinderOptions
 from explorer.passes.convolution.winograd import Options as ConvolutionOptions
 from explorer.passes.pipeline import own_passes
@@ -23,6 +24,7 @@ from explorer.welder import Options as WelderOptions
 class Options:
     """Knobs by system: `Options(rammer=explorer.rammer.Options(threads=1))`.
 
+    `hardware` compiles for a device with other figures than it has: what if it had twice the units?
     `steps` leaves steps of the pipeline out, or puts them elsewhere. `passes` are the user's own,
     each after a step that it names: `Options(passes=(("legalise to kernels", my_pass),))`; with
     `registered`, those of `@explorer.compiler_pass(name, after=...)` come as well.
@@ -38,6 +40,7 @@ class Options:
     rematerialisation: RematerialisationOptions = RematerialisationOptions()
     rammer: RammerOptions = RammerOptions()
     memory: MemoryOptions = MemoryOptions()
+    hardware: HardwareOptions = HardwareOptions()
     steps: StepOptions = StepOptions()
     passes: Passes = ()
     registered: bool = True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from explorer.devices.costs import Costs
 from explorer.devices.python_times import PythonTimes
 from explorer.devices.target import Target
 from explorer.ir.by_identity import by_identity
 
+THIS_CPU = "this-cpu"  # the name of the machine that this runs on
 LINE_BYTES = 64  # of a cache: x86 and most of Arm
 PAGE_BYTES = 4096  # the smallest page of x86 and Arm
 FAR_WAYS = 16  # of L2, in Zen 5 and Skylake's server parts: AMD 58455, 2.6; Intel 248966, 2.5
@@ -83,6 +84,14 @@ class Device:
     python: PythonTimes = PythonTimes()
     figures: str = ""  # "measured" or "default": how those of a machine that is here were found
     target: Target = Target()  # what code for a CPU is made for
+    base: Device | None = field(default=None, repr=False, compare=False)  # what it was changed from
+
+    @property
+    def is_this_cpu(self) -> bool:
+        """Whether it is the machine that this runs on, or that with other figures: an experiment
+        whose code runs here, with predictions for what is not here.
+        """
+        return (self.base or self).name == THIS_CPU
 
     @property
     def takes_cuda(self) -> bool:

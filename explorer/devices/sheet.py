@@ -142,7 +142,7 @@ def _whole(sheet: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     like = sheet["like"]
     known = [p.name.removesuffix(".toml") for p in SHEETS.iterdir() if p.name.endswith(".toml")]
     if like not in known:
-        _wrong(where, f"like is one of {', '.join(sorted(known))}, found {_short(like)}")
+        _wrong(where, f"like is one of {', '.join(sorted(known))}, found {short(like)}")
     given = tomllib.loads((SHEETS / f"{like}.toml").read_text(encoding="utf-8"))
     own = {name: value for name, value in sheet.items() if name != "like"}
     if "units" in own and "sustained_gflops" in given:
@@ -200,7 +200,7 @@ def _check(sheet: Mapping[str, Any], where: str) -> None:
     _text(sheet, "name", where, NAME, "a short word of a-z, 0-9, - and _")
     _text(sheet, "title", where)
     if sheet.get("kind") not in ("cpu", "gpu"):
-        _wrong(where, f"kind is 'cpu' or 'gpu', found {_short(sheet.get('kind'))}")
+        _wrong(where, f"kind is 'cpu' or 'gpu', found {short(sheet.get('kind'))}")
     for name, number in (NUMBERS | LIMITS).items():
         if name in sheet or name in NUMBERS:
             _number(sheet.get(name), number, f"{where}: {name}")
@@ -218,13 +218,13 @@ def _check_levels(levels: Any, units: int, where: str) -> None:
     for n, level in enumerate(levels):
         at = f"{where}: level {n + 1}"
         if not isinstance(level, dict):
-            _wrong(at, f"it is a table, found {_short(level)}")
+            _wrong(at, f"it is a table, found {short(level)}")
         _known(level, {"name", "note", "shared", *LEVELS}, at, "")
         _text(level, "name", at, LEVEL, "a word like L1 or DRAM")
         if "note" in level:
             _text(level, "note", at)
         if not isinstance(level.get("shared"), bool):
-            _wrong(at, f"shared is true or false, found {_short(level.get('shared'))}")
+            _wrong(at, f"shared is true or false, found {short(level.get('shared'))}")
         for name, number in LEVELS.items():
             if name in level or name in ("bandwidth", "line"):
                 _number(level.get(name), number, f"{at}: {name}")
@@ -244,25 +244,25 @@ def _known(table: Mapping[str, Any], names: set[str], where: str, prefix: str) -
         if name not in names:
             near = get_close_matches(name, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            _wrong(where, f"nothing is known as {_short(prefix + name)}{hint}")
+            _wrong(where, f"nothing is known as {short(prefix + name)}{hint}")
 
 
 def _number(entry: Any, number: Number, where: str) -> None:
     if not isinstance(entry, dict):
         form = '{ value = 80, unit = "...", source = "..." }'
-        _wrong(where, f"it is {form}, found {'nothing' if entry is None else _short(entry)}")
+        _wrong(where, f"it is {form}, found {'nothing' if entry is None else short(entry)}")
     _known(entry, {"value", "unit", "source"}, where, "")
     value = entry.get("value")
     if not _fits(value, number):
         kind = "a whole number" if number.whole else "a number"
         low, high = (f"{v:g}" if v > 1e9 else f"{v}" for v in (number.low, number.high))
-        _wrong(where, f"it is {kind} from {low} to {high}, found {_short(value)}")
+        _wrong(where, f"it is {kind} from {low} to {high}, found {short(value)}")
     for part in ("unit", "source"):
         _text(entry, part, where)
     if not entry["unit"].startswith(number.unit):
-        _wrong(where, f"it is in {number.unit}, and the sheet says {_short(entry['unit'])}")
+        _wrong(where, f"it is in {number.unit}, and the sheet says {short(entry['unit'])}")
     if number.all_units and "all units together" not in entry["unit"]:
-        _wrong(where, f"it is in '{number.unit}, all units together', not {_short(entry['unit'])}")
+        _wrong(where, f"it is in '{number.unit}, all units together', not {short(entry['unit'])}")
 
 
 def _fits(value: Any, number: Number) -> bool:
@@ -280,10 +280,11 @@ def _text(
     value = table.get(name)
     fits = isinstance(value, str) and 0 < len(value) <= LONGEST and value.isprintable()
     if not fits or (form is not None and not form.fullmatch(str(value))):
-        _wrong(where, f"{name} is {words}, found {_short(value)}")
+        _wrong(where, f"{name} is {words}, found {short(value)}")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
+    """A value in a sentence, however long it is."""
     if value is None:
         return "nothing"
     if isinstance(value, int) and value.bit_length() > 200:

@@ -49,7 +49,7 @@ class Options:
     of that memory. Where Python follows the calls there may be 100,000 at most, 2000 for 0.
     """
 
-    schedule: str | LevelPolicy = option("auto", PolicyOf("grinder", tuple(SCHEDULES)))
+    schedule: str | LevelPolicy = option("auto", PolicyOf("grinder", SCHEDULES))
     unroll: int = option(8, Whole(1, MOST_TRIPS))
     inline_branches: bool = option(True, Switch())
     measure: int = option(0, Whole(0, MOST_MEASURED_WAYS))

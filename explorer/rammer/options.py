@@ -26,7 +26,7 @@ class Options:
     would wait for more, all meet before it; 0: for any number.
     """
 
-    policy: str | Policy = option("wavefront", PolicyOf("rammer", tuple(POLICIES)))
+    policy: str | Policy = option("wavefront", PolicyOf("rammer", POLICIES))
     threads: int = option(0, Whole(0, MOST_THREADS))
     brick_tasks: int = option(0, Whole(0, MOST_TASKS))
     bricks: int = option(8, Whole(1, MOST_BRICKS))

@@ -29,7 +29,7 @@ def named(policy: str | Policy) -> Policy:
     """The policy of a name, or the one that is given; raises BadOption for a name that there is
     not.
     """
-    allowed = PolicyOf("rammer", tuple(POLICIES))
+    allowed = PolicyOf("rammer", POLICIES)
     found: Any = allowed.found(policy)
     taken("rammer.policy", found, allowed)
     return POLICIES[found] if isinstance(found, str) else found

@@ -40,7 +40,7 @@ class Options:
     model are compiled and timed on this machine, and the fastest is taken; 0: none.
     """
 
-    policy: str | Policy = option(DEFAULT, PolicyOf("roller", tuple(POLICIES)))
+    policy: str | Policy = option(DEFAULT, PolicyOf("roller", POLICIES))
     top_k: int = option(10, Whole(1, MOST_TILINGS))
     pinned: tuple[tuple[str, Tiling], ...] = option(
         (), Rows((str, Tiling), "pairs of a binding and a Tiling")

@@ -10,6 +10,7 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from explorer.devices import hardware
 from explorer.errors import BadOption
 from explorer.options import Options
 from explorer.passes.pipeline import own_passes
@@ -23,7 +24,8 @@ TRUE, FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "
 
 def apply(options: Options, texts: Iterable[str], flag: str = "--set") -> Options:
     """The options with each `group.field=value` set; a group may be a pass of one's own, by its
-    name. `BadOption` names what is unknown, and the `flag` that it came by.
+    name, and a field of `hardware` is any figure of the device, as in `hardware.L2 capacity=1 MiB`.
+    `BadOption` names what is unknown, and the `flag` that it came by.
     """
     for text in texts:
         path, equals, value = (part.strip() for part in text.partition("="))
@@ -36,6 +38,9 @@ def apply(options: Options, texts: Iterable[str], flag: str = "--set") -> Option
                 found=shown(text),
             )
         whole = _group(options, group, flag)
+        if isinstance(whole, hardware.Options) and field != "changed":
+            options = replace(options, hardware=_figure(whole, field, value, flag))
+            continue
         was = _part(whole, field, "option", f"{group}.", flag)
         found = _read(path, value, _kind(whole, field), was, flag)
         changed = _with(whole, field, found, text, flag)
@@ -52,6 +57,20 @@ def _group(options: Options, name: str, flag: str) -> Any:
     if name in known:
         return known[name]
     raise _unknown(name, known, "group of options", "", flag)
+
+
+def _figure(whole: hardware.Options, name: str, text: str, flag: str) -> hardware.Options:
+    """One figure of the device more; which it has is known where it is compiled for."""
+    try:
+        return hardware.Options((*whole.changed, (name, hardware.amount(text))))
+    except ValueError:
+        raise BadOption(
+            f"{flag} hardware.{name} takes a number, not {shown(text)}",
+            where=f"hardware.{name}",
+            expected="a number",
+            found=shown(text),
+            try_="160, 1.5 or 512 KiB",
+        ) from None
 
 
 def _replaced(options: Options, group: str, changed: Any) -> Options:

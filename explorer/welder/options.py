@@ -17,7 +17,7 @@ class Options:
     """
 
     enabled: bool = option(True, Switch())
-    policy: str | Policy = option(DEFAULT, PolicyOf("welder", tuple(POLICIES)))
+    policy: str | Policy = option(DEFAULT, PolicyOf("welder", POLICIES))
     connect: tuple[tuple[str, str], ...] = option(
         (), Rows((str, str), "pairs of a value and a level")
     )

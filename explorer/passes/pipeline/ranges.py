@@ -86,10 +86,12 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOf:
-    """A policy of a system: one that it knows, one that was registered for it, or a function."""
+    """A policy of a system: one of those that it knows by name, one that was registered for it, or
+    a function.
+    """
 
     system: str
-    known: tuple[str, ...]
+    known: Mapping[str, Any]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,329 @@
+"""What if the hardware were another one: the figures of a device that may be changed, each with its
+range, and the device that has them.
+
+    changed(v100, {"units": 160})   ->   twice the multiprocessors before the same memory
+
+What a change leaves as it is is what people mean by it: with more units, memory that all share has
+the bandwidth that it had, and a unit's own memory as much for each; with another clock, kernels
+reach the same share of the peak.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any
+
+from explorer.devices.costs import NAMES, Costs
+from explorer.devices.model import Device, MemoryLevel
+from explorer.devices.sheet import LEVELS, LIMITS, MOST_CORES, NUMBERS, WITHIN, Number, short
+from explorer.errors import BadOption
+
+UNITS, MEMORY, OVERHEADS, LIMIT, COSTS = (
+    "units",
+    "memory",
+    "overheads",
+    "limits of a block",
+    "cost of a kernel, in cycles",
+)
+OVERHEAD = ("launch_us", "barrier_us", "task_ns", "phase_ns")
+LEVEL_PARTS = {
+    "capacity": "bytes of it",
+    "bandwidth": "GB/s that all units read from it together",
+    "latency": "ns until what is loaded from it can be used",
+    "ways": "lines of a set",
+}
+MACHINE_TELLS = {"capacity": "capacity_bytes", "bandwidth": "alone_gb_per_s"}
+SAYS = {
+    "units": "cores, or multiprocessors",
+    "lanes": "float32 elements of a vector register, or threads of a warp",
+    "registers": "vector registers, or registers of a thread",
+    "fma_per_cycle": "vector multiply-adds that a unit starts in a cycle",
+    "clock_ghz": "GHz",
+    "sustained_gflops": "GFLOP/s that kernels reach on all units",
+    "launch_us": "us that a launch takes",
+    "barrier_us": "us that all units take to meet",
+    "task_ns": "ns that the runtime adds to a task",
+    "phase_ns": "ns that a block takes from one phase to the next",
+    "banks": "banks of shared memory",
+    "thread_loads": "loads of 4 bytes that a thread has under way",
+    "pipeline_cycles": "cycles until a multiply-add's result can be used",
+    "schedulers": "warp schedulers of a unit",
+    "transaction_bytes": "bytes of the least that memory moves",
+}
+COST_SAYS = {
+    "tile": "a register tile that begins and ends",
+    "sum": "a vector of its sums made zero and stored",
+    "row": "an entry of the row table",
+    "edge_row": "a row of a register tile that goes through L1",
+    "edge_vector": "a vector there",
+    "edge_element": "an element there past the last whole vector",
+    "pack": "an element packed alone",
+    "turn": "an element turned in a block",
+    "strip": "a row of blocks that begins",
+    "run": "an innermost loop that begins",
+    "vector": "one operation on a vector",
+    "element": "one on an element past the last whole vector",
+    "strided": "a lane of a load or store that is not dense",
+    "horizontal": "the sum across a vector",
+    "function": "how much of its listed cycles an elementary function takes",
+    "start": "a task that begins",
+    "jump": "until the first line of a page is there",
+    "unhidden": "the share of a shared memory's time that computing does not hide",
+}
+CYCLES = Number(0, 1e6, whole=False)
+SHARE = Number(0, 1, whole=False)
+VECTORS = (4, 8, 16)  # lanes that code for a CPU is printed with
+KEPT = ("capability", "bank_bytes")  # what code is printed for, no size or speed
+SUFFIXES = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+AMOUNT = re.compile(r"(\d{1,30}(?:\.\d{1,30})?(?:e[+-]?\d{1,2})?) ?(|[KMG]iB)", re.I | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Figures of the device that a model is compiled for, other than they are:
+    `Options({"units": 160, "L2 capacity": 1 << 20})`. Figures of each device: `figures(device)`.
+    """
+
+    changed: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        given: Any = self.changed
+        rows = tuple(given.items()) if isinstance(given, Mapping) else given
+        if not isinstance(rows, tuple) or not all(map(_is_row, rows)):
+            raise BadOption(
+                f"hardware.changed is pairs of a figure's name and a number, found {short(given)}",
+                where="hardware.changed",
+                expected='{"units": 160}',
+                found=short(given),
+            )
+        last = {name: float(value) for name, value in rows}
+        object.__setattr__(self, "changed", tuple(sorted(last.items())))
+
+
+def _is_row(row: object) -> bool:
+    if not isinstance(row, tuple) or len(row) != 2 or not isinstance(row[0], str):
+        return False
+    number = isinstance(row[1], int | float) and not isinstance(row[1], bool)
+    return number and isfinite(row[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a device: `says` is what it counts and in which unit, `source` where it is
+    from.
+    """
+
+    name: str
+    group: str
+    value: float
+    number: Number
+    says: str
+    source: str = ""
+
+    @property
+    def legal(self) -> str:
+        """What it may be, in words."""
+        kind = "a whole number" if self.number.whole else "a number"
+        return f"{kind} from {self.number.low:g} to {self.number.high:g}"
+
+    def fits(self, value: float) -> bool:
+        """Whether it may have this value."""
+        whole = not self.number.whole or float(value).is_integer()
+        return whole and self.number.low <= value <= self.number.high
+
+
+def figures(device: Device) -> tuple[Figure, ...]:
+    """The numbers of a device that may be changed, as they are now. What costs kernels of a CPU is
+    known of CPUs alone.
+    """
+    sources = dict(device.sources)
+    costs = _costs(device.costs) if device.kind == "cpu" else ()
+    found = (*_units(device), *_memory(device), *_overheads(device), *_limits(device), *costs)
+    return tuple(replace(f, source=_source(sources, f)) for f in found)
+
+
+def _source(sources: Mapping[str, str], f: Figure) -> str:
+    """Where a figure is from: a sheet tells it of each, this machine of all of a kind."""
+    if f.group == COSTS:
+        return sources.get("costs", "")
+    part = f.name.rpartition(" ")[2]
+    return sources.get(f.name, sources.get(MACHINE_TELLS.get(part, part), ""))
+
+
+def changed(device: Device, changes: Iterable[tuple[str, float]]) -> Device:
+    """The device with other figures; without any, the one that it was changed from. They are set
+    in the order of `figures`, whatever theirs.
+
+    Raises BadOption, which names the figure, where there is none of that name, where it may not
+    have that value, and where it is more than what it is a part of.
+    """
+    was, wanted = device.base or device, dict(changes)
+    known = {f.name: f for f in figures(was)}
+    for name in wanted:
+        if name not in known:
+            raise _unknown(was, name, known)
+    wanted = {n: wanted[n] for n in known if n in wanted and wanted[n] != known[n].value}
+    if not wanted:
+        return was
+    found = was
+    for name, value in wanted.items():
+        figure = known[name]
+        if not figure.fits(value):
+            raise _illegal(was, figure, value)
+        if was.kind == "cpu" and name == "lanes" and value not in VECTORS:
+            raise _wrong(was, name, f"{', '.join(map(str, VECTORS))} on a CPU", value)
+        found = _with(found, name, int(value) if figure.number.whole else float(value))
+    for part, whole in WITHIN:
+        most = getattr(found, whole)
+        if most and getattr(found, part) > most:
+            raise _wrong(was, part, f"at most {whole}, which is {most}", getattr(found, part))
+    return replace(found, name=f"{was.name}, changed", base=was)
+
+
+def changes(device: Device) -> Iterator[tuple[str, float, float]]:
+    """The figures that were changed: what they are, and what they were."""
+    if device.base is None:
+        return
+    was = {f.name: f.value for f in figures(device.base)}
+    for figure in figures(device):
+        if abs(figure.value - was[figure.name]) > 1e-9 * abs(figure.value):
+            yield figure.name, figure.value, was[figure.name]
+
+
+def amount(text: str) -> float:
+    """The number in a text such as "160", "1.5" or "512 KiB"; ValueError where there is none."""
+    found = AMOUNT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    return float(found[1]) * SUFFIXES[found[2].lower()]
+
+
+def _units(d: Device) -> Iterator[Figure]:
+    for name in ("units", "lanes", "registers", "fma_per_cycle", "clock_ghz"):
+        number = NUMBERS[name]
+        if name == "units" and d.kind == "cpu":
+            number = replace(number, high=MOST_CORES)
+        yield Figure(name, UNITS, getattr(d, name), number, SAYS[name])
+    name = "sustained_gflops"
+    if d.sustained_gflops:
+        yield Figure(name, UNITS, d.sustained_gflops, LIMITS[name], SAYS[name])
+
+
+def _memory(d: Device) -> Iterator[Figure]:
+    for level in d.levels:
+        have = {
+            "capacity": level.capacity_bytes or 0,
+            "bandwidth": d.all_gb_per_s(level),
+            "latency": level.latency_ns,
+            "ways": level.ways,
+        }
+        for part, value in have.items():
+            if value:
+                name = f"{level.name} {part}"
+                yield Figure(name, MEMORY, value, LEVELS[part], LEVEL_PARTS[part])
+
+
+def _overheads(d: Device) -> Iterator[Figure]:
+    for name in OVERHEAD:
+        if name in NUMBERS or getattr(d, name):
+            number = (NUMBERS | LIMITS)[name]
+            yield Figure(name, OVERHEADS, getattr(d, name), number, SAYS[name])
+
+
+def _limits(d: Device) -> Iterator[Figure]:
+    if d.kind != "gpu":
+        return
+    told = {"sustained_gflops", *OVERHEAD, *KEPT}
+    for name in ("banks", *(n for n in LIMITS if n not in told)):
+        if value := getattr(d, name):
+            number = (NUMBERS | LIMITS)[name]
+            yield Figure(name, LIMIT, value, number, SAYS.get(name, name.replace("_", " ")))
+
+
+def _costs(costs: Costs) -> Iterator[Figure]:
+    for name in (*NAMES, "jump", "unhidden"):
+        number = SHARE if name == "unhidden" else CYCLES
+        yield Figure(f"cost {name}", COSTS, getattr(costs, name), number, COST_SAYS[name])
+
+
+def _with(d: Device, name: str, value: Any) -> Device:
+    level, _, part = name.rpartition(" ")
+    if level == "cost":
+        return replace(d, costs=replace(d.costs, **{part: value}))
+    if level:
+        return _with_level(d, d.level(level), part, value)
+    match name:
+        case "units":
+            return _with_units(d, value)
+        case "sustained_gflops":
+            return replace(d, unit_gflops=value / d.units)
+        case "lanes" | "fma_per_cycle" | "clock_ghz":
+            reached = d.unit_gflops * value / getattr(d, name)
+            return replace(d, **{name: value, "unit_gflops": reached})
+        case _:
+            return replace(d, **{name: value})
+
+
+def _with_level(d: Device, level: MemoryLevel, part: str, value: Any) -> Device:
+    if part == "bandwidth":
+        return _scaled(d, level, value / d.all_gb_per_s(level))
+    field = {"capacity": "capacity_bytes", "latency": "latency_ns", "ways": "ways"}[part]
+    return _with_memory(d, replace(level, **{field: value}))
+
+
+def _with_memory(d: Device, level: MemoryLevel) -> Device:
+    levels = tuple(level if m.name == level.name else m for m in d.levels)
+    return replace(d, levels=levels)
+
+
+def _scaled(d: Device, level: MemoryLevel, by: float) -> Device:
+    """A memory so many times as fast, for one unit and for all."""
+    together = tuple((n, x * by if n == level.name else x) for n, x in d.costs.together)
+    d = replace(d, costs=replace(d.costs, together=together))
+    return _with_memory(d, replace(level, alone_gb_per_s=level.alone_gb_per_s * by))
+
+
+def _with_units(d: Device, units: int) -> Device:
+    """More or fewer of the same units: a memory that they share is as fast as it was."""
+    all_gb: Mapping[str, float] = {m.name: d.all_gb_per_s(m) for m in d.levels if m.shared}
+    measured = bool(d.costs.together)
+    found = replace(d, units=units)
+    together = dict(d.costs.together)
+    for level in d.levels:
+        if not level.shared:
+            continue
+        share = all_gb[level.name] / units
+        if measured:
+            together[level.name] = min(level.alone_gb_per_s, share)
+        else:
+            found = _with_memory(found, replace(level, alone_gb_per_s=share))
+    return replace(found, costs=replace(d.costs, together=tuple(together.items())))
+
+
+def _unknown(d: Device, name: str, known: Iterable[str]) -> BadOption:
+    near = get_close_matches(name, list(known), n=1)
+    there = ", ".join(known)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {there}"
+    return BadOption(
+        f"{d.name} has no figure {short(name)} that could be changed; {hint}",
+        where="hardware",
+        expected=there,
+        found=short(name),
+    )
+
+
+def _illegal(d: Device, figure: Figure, value: float) -> BadOption:
+    return _wrong(d, figure.name, figure.legal, value)
+
+
+def _wrong(d: Device, name: str, wanted: str, value: object) -> BadOption:
+    return BadOption(
+        f"{name} of {d.name} is {wanted}, found {short(value)}",
+        where=f"hardware.{name}",
+        expected=wanted,
+        found=short(value),
+    )
