@@ -31,9 +31,9 @@ UNITS, MEMORY, OVERHEADS, LIMIT, COSTS = (
 )
 OVERHEAD = ("launch_us", "barrier_us", "task_ns", "phase_ns")
 LEVEL_PARTS = {
-    "capacity": "bytes of it",
+    "capacity": "how much it holds, for a unit or, where all share it, for all",
     "bandwidth": "GB/s that all units read from it together",
-    "latency": "ns until what is loaded from it can be used",
+    "latency": "ns until what was loaded from it can be used",
     "ways": "lines of a set",
 }
 MACHINE_TELLS = {"capacity": "capacity_bytes", "bandwidth": "alone_gb_per_s"}
@@ -53,6 +53,14 @@ SAYS = {
     "pipeline_cycles": "cycles until a multiply-add's result can be used",
     "schedulers": "warp schedulers of a unit",
     "transaction_bytes": "bytes of the least that memory moves",
+    "block_threads": "threads of a block, at most",
+    "block_registers": "registers of a block, at most",
+    "thread_registers": "elements of a thread's register tile, at most",
+    "block_shared_bytes": "shared memory of a block, at most",
+    "unit_threads": "threads that a unit holds at once",
+    "unit_blocks": "blocks that a unit holds at once",
+    "unit_shared_bytes": "shared memory of a unit",
+    "unit_registers": "registers of a unit",
 }
 COST_SAYS = {
     "tile": "a register tile that begins and ends",
@@ -241,7 +249,7 @@ def _limits(d: Device) -> Iterator[Figure]:
     for name in ("banks", *(n for n in LIMITS if n not in told)):
         if value := getattr(d, name):
             number = (NUMBERS | LIMITS)[name]
-            yield Figure(name, LIMIT, value, number, SAYS.get(name, name.replace("_", " ")))
+            yield Figure(name, LIMIT, value, number, SAYS[name])
 
 
 def _costs(costs: Costs) -> Iterator[Figure]:

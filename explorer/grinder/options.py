@@ -49,15 +49,27 @@ class Options:
     of that memory. Where Python follows the calls there may be 100,000 at most, 2000 for 0.
     """
 
-    schedule: str | LevelPolicy = option("auto", PolicyOf("grinder", SCHEDULES))
-    unroll: int = option(8, Whole(1, MOST_TRIPS))
-    inline_branches: bool = option(True, Switch())
-    measure: int = option(0, Whole(0, MOST_MEASURED_WAYS))
-    recursion: str = option("auto", OneOf(RECURSIONS))
-    independent: str = option("auto", OneOf(INDEPENDENT))
-    alone: str = option("auto", OneOf(ALONE))
-    memoise: bool = option(False, Switch())
-    depth: int = option(0, Whole(0, MOST_OPEN_CALLS))
+    schedule: str | LevelPolicy = option(
+        "auto", PolicyOf("grinder", SCHEDULES), "how loops and branches run"
+    )
+    unroll: int = option(8, Whole(1, MOST_TRIPS), "trips of a turn, at most")
+    inline_branches: bool = option(True, Switch(), "small branches may be computed on both sides")
+    measure: int = option(
+        0, Whole(0, MOST_MEASURED_WAYS), "of the best ways, so many are timed; 0: none"
+    )
+    recursion: str = option(
+        "auto", OneOf(RECURSIONS), "how calls of a function that calls itself run"
+    )
+    independent: str = option(
+        "auto", OneOf(INDEPENDENT), "loops that need nothing of each other: apart or together"
+    )
+    alone: str = option(
+        "auto", OneOf(ALONE), "a loop beside which nothing stands: on all units, or on one"
+    )
+    memoise: bool = option(False, Switch(), "calls with equal arguments are made once")
+    depth: int = option(
+        0, Whole(0, MOST_OPEN_CALLS), "open calls of a recursion, at most; 0: by memory"
+    )
 
     def __post_init__(self) -> None:
         check("grinder", self)

@@ -26,12 +26,14 @@ class Options:
     would wait for more, all meet before it; 0: for any number.
     """
 
-    policy: str | Policy = option("wavefront", PolicyOf("rammer", POLICIES))
-    threads: int = option(0, Whole(0, MOST_THREADS))
-    brick_tasks: int = option(0, Whole(0, MOST_TASKS))
-    bricks: int = option(8, Whole(1, MOST_BRICKS))
+    policy: str | Policy = option("wavefront", PolicyOf("rammer", POLICIES), "how tasks are placed")
+    threads: int = option(0, Whole(0, MOST_THREADS), "workers; 0: as many as the device has units")
+    brick_tasks: int = option(0, Whole(0, MOST_TASKS), "tasks of a brick; 0: by bricks")
+    bricks: int = option(8, Whole(1, MOST_BRICKS), "bricks of a unit's share of an operator")
     profile: TaskProfile | None = None
-    meet: int = option(0, Whole(0, MOST_THREADS))
+    meet: int = option(
+        0, Whole(0, MOST_THREADS), "units that are waited for one by one; 0: any number"
+    )
 
     def __post_init__(self) -> None:
         check("rammer", self)

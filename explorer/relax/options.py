@@ -17,9 +17,13 @@ class Options:
     lift      long sums are split, and partial sums become values that the memory plan places
     """
 
-    fuse: bool = option(False, Switch())
-    dispatch: tuple[str, ...] = option((), Rows((str,), "names of libraries or of functions"))
-    lift: bool = option(False, Switch())
+    fuse: bool = option(False, Switch(), "operators are fused by pattern kind, before Welder")
+    dispatch: tuple[str, ...] = option(
+        (),
+        Rows((str,), "names of libraries or of functions"),
+        "libraries that take the operators they know",
+    )
+    lift: bool = option(False, Switch(), "long sums are split, partial sums become values")
 
     def __post_init__(self) -> None:
         check("relax", self)

@@ -40,12 +40,14 @@ class Options:
     model are compiled and timed on this machine, and the fastest is taken; 0: none.
     """
 
-    policy: str | Policy = option(DEFAULT, PolicyOf("roller", POLICIES))
-    top_k: int = option(10, Whole(1, MOST_TILINGS))
+    policy: str | Policy = option(DEFAULT, PolicyOf("roller", POLICIES), "how tiles are chosen")
+    top_k: int = option(10, Whole(1, MOST_TILINGS), "tiles that are weighed")
     pinned: tuple[tuple[str, Tiling], ...] = option(
-        (), Rows((str, Tiling), "pairs of a binding and a Tiling")
+        (), Rows((str, Tiling), "pairs of a binding and a Tiling"), "tiles set by hand"
     )
-    measure: int = option(0, Whole(0, MOST_MEASURED_TILINGS))
+    measure: int = option(
+        0, Whole(0, MOST_MEASURED_TILINGS), "of the best tiles, so many are timed; 0: none"
+    )
 
     def __post_init__(self) -> None:
         check("roller", self)

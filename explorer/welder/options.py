@@ -16,10 +16,10 @@ class Options:
     that is legal.
     """
 
-    enabled: bool = option(True, Switch())
-    policy: str | Policy = option(DEFAULT, PolicyOf("welder", POLICIES))
+    enabled: bool = option(True, Switch(), "kernels are joined at all")
+    policy: str | Policy = option(DEFAULT, PolicyOf("welder", POLICIES), "how kernels are joined")
     connect: tuple[tuple[str, str], ...] = option(
-        (), Rows((str, str), "pairs of a value and a level")
+        (), Rows((str, str), "pairs of a value and a level"), "values put at a memory level by hand"
     )
 
     def __post_init__(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from operator import mul
 from random import Random
+from statistics import median
 
 import pytest
 
@@ -38,6 +40,18 @@ def test_noise_stays_in_the_residuals() -> None:
     errors = [abs(f.modelled_us / f.measured_us - 1) for f in found.fits]
     assert 0.02 < sum(errors) / len(errors) < 0.15
     assert [f.spread for f in found.fits] == [0.01] * 60
+
+
+def test_a_fit_lowers_the_error_of_kernels_that_it_did_not_see() -> None:
+    known, held_out = seen(120, 0.05)[:60], seen(120, 0.05)[60:]
+    errors = [
+        median(
+            abs((o.counts.multiply + sum(map(mul, o.counts.each, costs.values))) / o.cycles - 1)
+            for o in held_out
+        )
+        for costs in (Costs(), fitted(DEVICE, known))
+    ]
+    assert errors[1] < 0.08 < errors[0]
 
 
 def test_what_no_probe_tells_stays_as_it_was_and_nothing_is_negative() -> None:

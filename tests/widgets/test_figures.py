@@ -34,8 +34,8 @@ from widgets.timed import search as tile_search
 
 CHARTS = tuple(gallery.CHARTS)
 OF_ANY = tuple(
-    room for room in CHARTS if room not in ("crossing", "errors", "sizes", "left_out")
-)  # they need a loop, a run, a symbol
+    room for room in CHARTS if room not in ("crossing", "errors", "sizes", "left_out", "hardware")
+)  # they need a loop, a run, a symbol, a question
 
 
 @explorer.trace

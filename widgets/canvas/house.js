@@ -188,10 +188,13 @@ export function mount(el, host) {
     if (own && !state.table) { picture.hidden = true; wall.draw(); times(); return; }
     draw(shown.name, number);
   }
-  /** A tab for each picture of the stage; those of every stage have one together, and tabs of their own below it. */
+  /** A tab for each picture of the stage; those of every stage have one for each of their titles, and tabs of their own below it. */
   function tabsOf(mine, shown) {
-    const all = mine.filter(p => p.every), name = shown.every ? shown.name : all[0]?.name;
-    return [...mine.filter(p => !p.every).map(p => [p.name, p.title, p.words]), ...(name ? [[name, "Step", all.map(p => p.title).join(", ")]] : [])];
+    const groups = [...new Set(mine.map(p => p.every).filter(Boolean))].map(title => {
+      const all = mine.filter(p => p.every === title);
+      return [(shown.every === title ? shown : all[0]).name, title, all.map(p => p.title).join(", ")];
+    });
+    return [...mine.filter(p => !p.every).map(p => [p.name, p.title, p.words]), ...groups];
   }
   const draw = lastOnly(async (room, number) => {
     const done = number === reads.picture && await rooms.show(room, state.table);

@@ -7,6 +7,7 @@ import { weldView } from "./weld.js";
 import { sidesView } from "./sides.js";
 import { matchesView } from "./matches.js";
 import { switchesView } from "./switches.js";
+import { settingsView } from "./settings.js";
 import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 
 /** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
@@ -20,6 +21,7 @@ export function roomsView(ctx, picture) {
   const weld = weldView({ host: ctx.host, device: () => viewOf(ctx.pictures.find(p => p.live === "levels").name).device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
 
   const stepping = { host: ctx.host, say: ctx.say, op: ctx.op, pick: ops => ctx.pick(ops) }, sides = sidesView(stepping), matches = matchesView(stepping), switches = switchesView({ host: ctx.host, say: ctx.say, turn: ctx.turn, toStep: at => { ctx.toStep?.(at); ctx.enter?.("changes"); } });
+  const settings = settingsView({ host: ctx.host, say: ctx.say, turn: ctx.turn });
 
   const charted = { host: ctx.host, say: ctx.say, op: ctx.op, names: ctx.names, take: patch => choose(patch.more ? { more: { ...viewOf(shown.room).more, ...patch.more } } : patch), pick: names => ctx.pick(names.map(name => ctx.names().indexOf(name)).filter(op => op >= 0)) };
   const chart = chartView(charted), lower = chartView(charted); // of the picture and of the one below
@@ -72,11 +74,12 @@ export function roomsView(ctx, picture) {
     const each = live && known[room].live === "matches" && await matches.load(stepOf(view.more).step ?? data.controls.more[0][3]) ? matches : null;
     if (number !== asked) return false;
     steps = each ?? steps;
-    const board = live && known[room].live === "switches" ? switches : null;
-    if (board) await board.load();
+    const board = live ? { switches, settings: ctx.turn ? settings : null }[known[room].live] ?? null : null;
+    if (board) await board.load(room);
     if (number !== asked) return false;
     put(picture, data.controls?.devices ? bar : null, steps?.bar, form, both ? sides.box : each?.box ?? board?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !board && !code ? drawn : null, under?.box, more ? below : null);
     if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
+    board?.again?.();
     if (form === tuning.box) tuning.load(ctx.op());
     code?.load();
     if (form === weld.box) { weld.attach(drawn); await weld.load(); }
@@ -105,15 +108,15 @@ export function roomsView(ctx, picture) {
   }
   function controls(found, op) {
     if (!found?.devices) return;
-    const { devices, device, tiles, rank, first = 0, note, more = [], action = [] } = found, has = ctx.host.has ?? (() => true), live = ctx.host.alive;
+    const { devices, device, tiles, rank, first = 0, note, more = [], action = [], actions = [] } = found, has = ctx.host.has ?? (() => true), live = ctx.host.alive;
     const move = (name, value) => name === "step" && ctx.toStep ? ctx.toStep(value) : choose({ more: { ...viewOf(shown.room).more, [name]: value } });
     const known = devices.filter(d => d === device || live || has("picture", { room: shown.room, op, device: d }));
     const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
-    const room = shown.room, beside = ctx.enter && all[room].every ? ctx.pictures.filter(p => p.every) : [];
-    put(bar, beside.length > 1 ? tabs(beside.map(p => [p.name, p.title, p.words]), room, ctx.enter, "Picture of the step") : null, !known.length ? null : h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
+    const room = shown.room, beside = ctx.enter && all[room].every ? ctx.pictures.filter(p => p.every === all[room].every) : [];
+    put(bar, beside.length > 1 ? tabs(beside.map(p => [p.name, p.title, p.words]), room, ctx.enter, all[room].every) : null, !known.length ? null : h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
       tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
       more.map(([name, title, options, at, texts = options]) => h("label", {}, h("span", {}, title), h("select", { "aria-label": title, disabled: !live && name !== "step", onchange: e => move(name, options[e.target.selectedIndex]) }, options.map((o, i) => h("option", { selected: i === at }, String(texts[i]) || "as chosen"))))),
-      action.length && live ? h("button", { class: "btn", type: "button", "data-action": action[0], onclick: () => act(action) }, running?.name === action[0] ? running.said : action[1]) : null,
+      [action, ...actions].filter(a => a.length && live).map(a => h("button", { class: "btn", type: "button", "data-action": a[0], title: a[3] ?? null, onclick: () => act(a) }, running?.name === a[0] ? running.said : a[1])),
       note ? h("span", { class: "note" }, note) : null);
   }
   /** What a button does takes a while: it says how far it is, and a second click ends it. The picture may be drawn anew meanwhile. */
@@ -127,7 +130,7 @@ export function roomsView(ctx, picture) {
         const { data: now } = await ctx.host.ask("job", { job: data.job });
         if (now.error) throw now.error;
         if (now.over) break;
-        running.said = `Cancel: ${now.n} of ${now.of}`;
+        running.said = now.of > 1 ? `Cancel: ${now.n} of ${now.of}` : now.what ? `Cancel ${now.what}` : "Cancel";
         const button = bar.querySelector(`[data-action="${name}"]`);
         if (button) button.textContent = running.said;
         await new Promise(done => setTimeout(done, 120));
@@ -137,6 +140,7 @@ export function roomsView(ctx, picture) {
     const button = bar.querySelector(`[data-action="${name}"]`);
     if (button) button.textContent = title;
     await show(shown.room, shown.table);
+    if (chart.box.isConnected && picture.querySelector(".settings")) chart.box.scrollIntoView({ block: "nearest" }); // it stands below all settings
   }
   function tableOf({ columns, rows: cells, ops, numeric, caption }) {
     return h("table", { class: "tbl", "aria-label": caption }, h("tr", {}, columns.map((c, i) => h("th", { class: numeric[i] ? "r" : null }, c))),

@@ -21,6 +21,7 @@ from explorer.passes.policies import registered
 from explorer.rammer import POLICIES
 from explorer.welder import POLICIES as WELDING
 from widgets.model.compiled import Compiled
+from widgets.model.controls import settings
 from widgets.model.knob import Knob
 from widgets.model.own_knobs import PREFIX, own_knobs
 from widgets.model.step_knobs import PLACE, SWITCH, step_knobs
@@ -99,6 +100,8 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
             changed = {"passes": value}
         case name if name.startswith((SWITCH, PLACE)):
             changed = {"steps": value}
+        case name if name.startswith(settings.SET):
+            return with_settings(now, {name.removeprefix(settings.SET): value})
         case _:
             symbol = knob.name.removeprefix("size ")
             sizes = dict(now.sizes) | {symbol: value}
@@ -136,6 +139,11 @@ def with_tile(now: Setting, binding: str, tiling: Tiling | None) -> Setting:
     mine = ((binding, tiling),) if tiling is not None else ()
     pinned = replace(options.roller, pinned=(*others, *mine))
     return _planned(now, roller=pinned)
+
+
+def with_settings(now: Setting, texts: Mapping[str, str]) -> Setting:
+    """The setting with controls of options and hardware at other texts."""
+    return _planned(now, **settings.applied(now.compiled, texts))
 
 
 def threads(c: Compiled) -> int:

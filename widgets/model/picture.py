@@ -18,6 +18,9 @@ from widgets.model.on_show import OnShow
 
 # The rows, the drawing and the words of a picture; a picture that is all chart has no drawing.
 Drawn = tuple[Any, Svg | None, Table]
+Live = Literal[
+    "", "wall", "tile", "levels", "code", "sides", "matches", "switches", "settings"
+]  # fmt: skip
 Draw = Callable[[OnShow, str], Drawn]
 
 
@@ -31,7 +34,7 @@ class Family:
     picture is about the whole program.
     """
 
-    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes", "steps", "board"]
+    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes", "steps", "board", "whatif"]
     controls: Callable[[OnShow, str], Mapping[str, Any]]
     about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()
     heaviest: Callable[[OnShow, int], tuple[str, ...]] | None = None
@@ -40,13 +43,14 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a page with a kernel may measure for a picture, by a button called `title`.
+    """What a page with a kernel may find out for a picture, by a button called `title`.
 
     `about(on_show, op)` names what of the setting on show is measured, None where nothing can be;
     `run(now, house, about, inputs)` measures it: after each step how many are done, of how many,
     and what was found so far, which stays when the rest is cancelled, None where that is nothing.
     `told` says it in words, "" where there is nothing yet; `under` is the setting without what
-    changes nothing of it.
+    changes nothing of it. `code`: it times code, or does where there is some that runs here, else
+    asks the plan, or it always asks the plan.
     """
 
     title: str
@@ -54,6 +58,7 @@ class Clock:
     run: Callable[[Setting, House, str, Arrays], Iterator[tuple[int, int, Any]]]
     told: Callable[[Any], str]
     under: Callable[[Setting, str], Setting] = lambda now, about: now
+    code: Literal["needed", "where it runs", "none"] = "needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +66,15 @@ class Picture:
     """One picture: `name` stands in links, `title` on its tab, and `words` say in a sentence what
     it shows. `draw(on_show, op)` makes it, about a source operator where one is named.
 
-    It stands under the tab of `stage`, or of `every` one; else it is shown on its own alone.
+    It stands under the tab of `stage`, or under that of every one, with the others of the same
+    `every`, the tab's title; else it is shown on its own alone.
     `family` says what its controls choose, None where it has none; `about` what of the selection it
     is about: one of its operators, the kernel that computes it, or "" for the whole program.
 
     `live` is what a page with a kernel adds: the "wall" that is drawn in the page in its place, the
     form of a "tile" to try, that of "levels" to move values to, the "code" of a kernel whose lines
-    are linked, "sides" that scroll together, "matches" that are gone through, or the "switches" of
-    steps; `clock` is what it can measure.
+    are linked, "sides" that scroll together, "matches" that are gone through, the "switches" of
+    steps, or the "settings" of options and hardware; `clock` is what it can measure.
 
     `below` stands below it. `of_run`: it shows what a run did, so that one is made before it is
     shown `measured`.
@@ -81,11 +87,11 @@ class Picture:
     stage: Stage | None = None
     family: Family | None = None
     about: Literal["", "operator", "kernel"] = ""
-    live: Literal["", "wall", "tile", "levels", "code", "sides", "matches", "switches"] = ""
+    live: Live = ""
     below: Picture | None = None
     of_run: bool = False
     clock: Clock | None = None
-    every: bool = False
+    every: Literal["", "Step", "What if"] = ""
 
     def told(self) -> dict[str, str | bool]:
         """What a page is told of it."""

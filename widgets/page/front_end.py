@@ -39,6 +39,7 @@ MODULES = (
     "sides",
     "matches",
     "switches",
+    "settings",
     "rooms",
     "room",
     "house",

@@ -145,6 +145,7 @@ CHANGES = frozenset(
         "turn",
         "move_brick",
         "profile",
+        "fit",
         "take",
         "take_hand",
         "keep_edit",
@@ -194,7 +195,7 @@ def _opens(picture: Picture) -> bool:
     with a slider, or one of every stage.
     """
     first = picture.stage in SYSTEMS and gallery.of_stage(picture.stage)[0] == picture
-    return first or picture.every or picture.family in (LOOPS, TRIPS)
+    return first or bool(picture.every) or picture.family in (LOOPS, TRIPS)
 
 
 class Rooms(Asked):

@@ -146,5 +146,5 @@ PICTURE = Picture(
     "kernels and loops. Other names are no change.",
     draw=_draw,
     family=STEPS,
-    every=True,
+    every="Step",
 )

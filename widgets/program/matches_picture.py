@@ -177,5 +177,5 @@ PICTURE = Picture(
     draw=_draw,
     family=EACH_STEP,
     live="matches",
-    every=True,
+    every="Step",
 )

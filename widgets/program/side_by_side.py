@@ -170,5 +170,5 @@ PICTURE = Picture(
     draw=_draw,
     family=STEPS,
     live="sides",
-    every=True,
+    every="Step",
 )

@@ -179,5 +179,5 @@ PICTURE = Picture(
     draw=_draw,
     family=ALONE,
     live="switches",
-    every=True,
+    every="Step",
 )

@@ -24,6 +24,7 @@ from widgets.charts import (
     waves,
 )
 from widgets.charts.steps import left_out as left_out_chart
+from widgets.charts.what_if import hardware
 from widgets.draw import plots
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
@@ -77,6 +78,8 @@ from widgets.welder import (
     tile_graph_picture,
     tile_stream_picture,
 )
+from widgets.what_if import hardware as hardware_picture
+from widgets.what_if import options as options_picture
 
 PICTURES: tuple[Picture, ...] = (
     stages_picture.PICTURE,
@@ -87,6 +90,8 @@ PICTURES: tuple[Picture, ...] = (
     matches_picture.PICTURE,
     switchboard.PICTURE,
     left_out.PICTURE,
+    options_picture.PICTURE,
+    hardware_picture.PICTURE,
     shapes_picture.PICTURE,
     shape_heap_picture.PICTURE,
     call_boundary_picture.PICTURE,
@@ -140,6 +145,7 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
     "rtasks": rtasks.chart,
     "errors": errors.chart,
     "left_out": left_out_chart.chart,
+    "hardware": hardware.chart,
     "kernels": kernels.chart,
 }
 
@@ -154,9 +160,11 @@ def named(name: str) -> Picture:
 
 
 def beside(picture: Picture) -> tuple[Picture, ...]:
-    """The pictures that stand under the same tab, in order; those of all stages are together."""
+    """The pictures that stand under the same tab, in order; of those of all stages, the ones under
+    one title are together.
+    """
     if picture.every:
-        return tuple(p for p in PICTURES if p.every)
+        return tuple(p for p in PICTURES if p.every == picture.every)
     return of_stage(picture.stage)
 
 

@@ -13,6 +13,7 @@ from explorer.ir.stage import Stage
 from explorer.runtime.control.way_times import Timed
 from widgets.draw import plots
 from widgets.model import house as house_parts
+from widgets.model.controls import settings as controls_of
 from widgets.model.hand import Hand
 from widgets.model.house import House, table_part
 from widgets.model.knobs import Setting, fusion
@@ -80,6 +81,15 @@ def board(s: OnShow) -> Any:
         ends = (off, as_a) if row.knob == weld.name else (0, 1)
         steps.append({**asdict(row), "at": at.get(row.name, -1), "off": ends[0], "back": ends[1]})
     return {"steps": steps, "numbers": [list(n) for n in found.numbers]}
+
+
+def settings(s: OnShow, room: str) -> Any:
+    """The controls of a room: of every option, or of every figure of the device."""
+    now, a = s.now.compiled, s.pinned.compiled
+    found = {"options": controls_of.options, "hardware": controls_of.figures}
+    if room not in found:
+        raise BadOption(f"there are no settings in {str(room)[:40]!r}", expected=", ".join(found))
+    return {"controls": [asdict(c) for c in found[room](now, a)], "device": now.device.name}
 
 
 def matches(s: OnShow, step: int) -> Any:
@@ -241,7 +251,8 @@ def _with_clock(s: Seen, picture: Picture, op: int, name: str, chosen: Any) -> A
     """What may be chosen, with the button of what can be measured."""
     assert picture.clock is not None
     device, found = s.now.compiled.device, chosen or controls(s)
-    own = device.kind == "cpu" and s.view.device in ("", device.name)
+    here = device.kind == "cpu" or picture.clock.code != "needed"
+    own = here and s.view.device in ("", device.name)
     if not own or picture.clock.about(s, name) is None:
         return found
     asked: dict[str, Any] = {"room": picture.name, "op": op}
@@ -286,6 +297,7 @@ READERS: Mapping[str, Callable[..., Any]] = {
     "graph": graph,
     "step_graph": step_graph,
     "board": board,
+    "settings": settings,
     "matches": matches,
     "match": match,
     "versus": versus,

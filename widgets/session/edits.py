@@ -96,7 +96,7 @@ class Trials:
         """The kernel of a call; raises BadOption where it has no code that can be run here."""
         name = item(house.calls, call, "call").name
         found = next((k for k in now.compiled.kernels if k.name == name), None)
-        if not isinstance(found, CompiledKernel) or now.compiled.device.name != "this-cpu":
+        if not isinstance(found, CompiledKernel) or not now.compiled.device.is_this_cpu:
             said = f"{house.label(name)} has no code that can be edited and run here"
             raise BadOption(said, where=name, try_="compile for this-cpu, through to code")
         program = now.compiled.program

@@ -9,16 +9,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, IronworksError, fault
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
+from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.runtime.control.way_times import Timed
 from explorer.tuning.what_if import compare
 from widgets.draw.table import time_text
 from widgets.grinder.view import LOOPS, crossing
 from widgets.model.compiled import Arrays, Compiled
+from widgets.model.controls import settings
 from widgets.model.hand import Hand
 from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
@@ -32,6 +35,7 @@ from widgets.roller.view import rolled
 from widgets.rooms import gallery
 from widgets.session import answers, edits, state, verdict
 from widgets.session import replayed_moves as by_hand
+from widgets.session import replayed_settings as again
 from widgets.session.history import History
 from widgets.session.moves import Hands
 from widgets.session.questions import check_question, item, position
@@ -40,6 +44,7 @@ from widgets.session.timing.bench import Bench, Timer
 from widgets.session.timing.clocks import Clocks, clock_of
 from widgets.session.timing.comparing import Comparing, timed_step
 from widgets.session.timing.crossings import Crossings
+from widgets.session.timing.fitting import Fitting
 from widgets.session.timing.profiling import Profiling, profilable
 from widgets.session.timing.tuning import tiling_of, timed
 from widgets.session.timing.turning import Turning
@@ -79,6 +84,7 @@ class Session:
         self.failed = failed
         self.comparing = Comparing(compare)
         self.profiling = Profiling()
+        self.fitting = Fitting()
         self.turning = Turning()
         self.bench = Bench(timer)
         self.hands = hands or Hands()
@@ -135,10 +141,13 @@ class Session:
 
     @property
     def runs(self) -> bool:
-        """Whether what is on show can be run here: a data sheet or an earlier stage has no code.
-        What a knob was turned to has its code when that is first asked for.
+        """Whether what is on show can be run here: a data sheet or an earlier stage has no code,
+        and other hardware may be such as is not here. What a knob was turned to has its code when
+        that is first asked for.
         """
-        return self._coded
+        device = self.now.compiled.device
+        changed = getattr(device, "base", None) is not None
+        return self._coded and (not changed or runs_on(device, this_cpu()))
 
     @property
     def inputs(self) -> Arrays:
@@ -225,6 +234,8 @@ class Session:
             "turn": self.turn,
             "wall": self.slice,
             "move_brick": self.move_brick,
+            "begin_fit": lambda: self.fitting.start(self.now, self.bench.jobs),
+            "fit": lambda: self._go(self.fitting.take(self.now)),
             "begin_profile": self.begin_profile,
             "profile": self.profile,
             "begin_crossing": self.begin_crossing,
@@ -299,6 +310,8 @@ class Session:
 
     def _knob(self, knob: str, index: int, label: str) -> Knob:
         """The knob; `label` is what its value was called when chosen: it may have gone since."""
+        if knob.startswith(settings.SET):
+            return settings.knob(self.now.compiled, knob.removeprefix(settings.SET), label)
         mine = next((k for k in self.knobs() if k.name == knob), None)
         if mine is None:
             raise BadOption(f"there is no knob {knob[:40]!r}")
@@ -372,8 +385,8 @@ class Session:
             self.run_once()
         elif picture.clock is not None:
             if (about := picture.clock.about(self, op)) is not None:
-                self._with_code()
-                self.clocks.measure(self.now, self.house, picture, about, self.inputs)
+                inputs = self._inputs_of(picture)
+                self.clocks.measure(self.now, self.house, picture, about, inputs)
         elif picture.family is not LOOPS:
             self.time_tiles(op)
         elif (found := crossing(self, op)) is not None:
@@ -391,9 +404,16 @@ class Session:
     def begin_clock(self, room: str, op: int = -1, symbol: str = "") -> Any:
         """Begin to measure what a picture is about, beside; `clock` then says what came of it."""
         picture, about = self._measurable(room, op, symbol)
-        self._with_code()
+        inputs = self._inputs_of(picture)
         now, jobs = self.now, self.bench.jobs
-        return self.clocks.start(now, self.house, picture, about, self.inputs, jobs)
+        return self.clocks.start(now, self.house, picture, about, inputs, jobs)
+
+    def _inputs_of(self, picture: Picture) -> Arrays:
+        """What a picture's clock runs on; none where it asks the plan."""
+        if not self.runs or clock_of(picture).code == "none":
+            return {}
+        self._with_code()
+        return self.inputs
 
     def clock(self, room: str, op: int = -1, symbol: str = "") -> Any:
         """What came of measuring for a picture."""
@@ -405,7 +425,7 @@ class Session:
         picture = gallery.named(room)
         name = item(self.house.operators, op, "operator").name if op >= 0 else ""
         about = clock_of(picture).about(answers.Seen(self, View(symbol=symbol)), name)
-        if about is None or not self.runs:
+        if about is None or not (self.runs or clock_of(picture).code != "needed"):
             said = f"nothing of {picture.title} can be measured here"
             raise BadOption(said, where=room, try_="compile for this-cpu, through PLANNED at least")
         return picture, about
@@ -543,6 +563,8 @@ class Session:
             for k in self.knobs()
             if (not is_default(k) if k.kind == HIDDEN else k.now != k.pinned or k.name != "tile")
         }
+        for name, text in settings.changes(self.now.compiled).items():
+            turned_[f"{settings.SET}{name}"] = text
         kept = replace(self.kept, knobs=turned_, edits=self.edited.kept())
         return by_hand.told(self.now, kept)
 
@@ -579,6 +601,8 @@ class Session:
             )
         self.kept, self.focus = found, found.op
         self.edited = self.edited.with_saved(found.edits)
+        if step := again.settings_of(self.now, found.knobs):
+            self._go(step)
         for name, label in found.knobs.items():
             knob = next((k for k in self.knobs() if k.name == name), None)
             if knob and label in knob.labels and knob.labels[knob.now] != label:

@@ -25,7 +25,17 @@ class Step:
 
 
 def verdict(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
-    """The time of a step, against A where that is another setting of the same sizes."""
+    """The time of a step, against A where that is another setting of the same sizes. Where it was
+    planned for other hardware than is here, that is told.
+    """
+    found = _timed(step, base, planned_us)
+    device = step.setting.compiled.device
+    if getattr(device, "base", None) is not None:
+        found["small"] += f"; measured here, planned for {device.name}"
+    return found
+
+
+def _timed(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
     if step.time is None:
         return {"big": "not measured yet", "small": f"planned {time_text(planned_us)}"}
     if step.versus is not None:
@@ -48,9 +58,11 @@ def without_code(step: Step, planned_us: float, failed: IronworksError | None) -
     if stage < Stage.PLANNED:
         words = "nothing runs before code is generated: compile without `until`"
         return {"big": f"compiled until {stage.name}", "small": words, "runs": False}
-    on = f"on {c.device.name}" if c.device.kind != "cpu" else f"compiled until {stage.name}"
-    words = "a prediction: no code of it runs on this machine"
-    return {"big": f"{time_text(planned_us)} {on}", "small": words, "runs": False}
+    us, words = time_text(planned_us), "a prediction: no code of it runs on this machine"
+    if c.device.kind == "cpu" and stage < Stage.EMITTED:
+        words = f"a prediction: compiled until {stage.name}, without code"
+        return {"big": f"{us} planned", "small": words, "runs": False}
+    return {"big": f"{us} on {c.device.name}", "small": words, "runs": False}
 
 
 def history(past: Sequence[Step], future: Sequence[Step], base: Step) -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ def _measured(
     sizes = dict(now.sizes)
     count, rows = len(changed_something(c)), tuple[LeftOut, ...]()
     whole = cost_of(c, sizes)
-    for row in leave_one_out(c, sizes, inputs):
+    for row in leave_one_out(c, sizes, inputs or None):
         rows = (*rows, row)
         yield len(rows), count, LeftOutRows(whole, rows)
 
@@ -109,6 +109,7 @@ PICTURE = Picture(
         lambda s, op: "" if isinstance(s.now.compiled, Compilation) else None,
         _measured,
         caption,
+        code="where it runs",
     ),
-    every=True,
+    every="Step",
 )

@@ -18,8 +18,12 @@ class Options:
     budget_mb  megabytes that they may need at once; 0: no bound
     """
 
-    share: float = option(1.0, Share())
-    budget_mb: int = option(0, Whole(0, MOST_MB))
+    share: float = option(
+        1.0, Share(), "of the bytes that are needed at once, the part that may be"
+    )
+    budget_mb: int = option(
+        0, Whole(0, MOST_MB), "megabytes that may be needed at once; 0: no bound"
+    )
 
     def __post_init__(self) -> None:
         check("rematerialisation", self)

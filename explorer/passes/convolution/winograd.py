@@ -80,8 +80,12 @@ class Options:
     margin     "auto" leaves direct convolution only for a gain of this share of its time
     """
 
-    algorithm: str = option("auto", OneOf(("auto", "direct", *ALGORITHMS)))
-    margin: float = option(0.1, Share(below=True))
+    algorithm: str = option(
+        "auto", OneOf(("auto", "direct", *ALGORITHMS)), "how convolutions are done"
+    )
+    margin: float = option(
+        0.1, Share(below=True), "the gain that auto leaves direct convolution for"
+    )
 
     def __post_init__(self) -> None:
         check("convolution", self)

@@ -1,4 +1,7 @@
-"""What an option may be, as data beside its default: `top_k: int = option(10, Whole(1, 10_000))`.
+"""What an option may be, as data beside its default:
+
+    top_k: int = option(10, Whole(1, 10_000), "tiles that are weighed")
+
 Options check themselves by it, and whoever changes them learns from it what they may be.
 """
 
@@ -14,7 +17,7 @@ from explorer.passes.policies import registered
 
 FROM_A_SHELL = "one of these, a plug-in's name, or a function in a file: ./mine.py:my_policy"
 LONGEST_CHARACTERS = 60  # of a value in a sentence; chosen
-LEGAL = "legal"
+LEGAL, SAYS = "legal", "says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +137,21 @@ class Rows:
 Legal = Whole | Share | Switch | OneOf | PolicyOf | Rows
 
 
-def option(default: Any, legal: Legal) -> Any:
-    """A field of options, with what it may be."""
-    return field(default=default, metadata={LEGAL: legal})
+def option(default: Any, legal: Legal, says: str) -> Any:
+    """A field of options, with what it may be, and what it says, in a few words."""
+    return field(default=default, metadata={LEGAL: legal, SAYS: says})
 
 
 def legal(options: object) -> Mapping[str, Legal]:
     """What each option may be, of those that say so."""
     found = fields(options) if is_dataclass(options) else ()
     return {f.name: f.metadata[LEGAL] for f in found if LEGAL in f.metadata}
+
+
+def says(options: object) -> Mapping[str, str]:
+    """What each of them says."""
+    found = fields(options) if is_dataclass(options) else ()
+    return {f.name: f.metadata[SAYS] for f in found if SAYS in f.metadata}
 
 
 def check(group: str, options: object) -> None:
@@ -182,5 +191,5 @@ def shown(value: object) -> str:
 
 __all__ = [
     "Legal", "OneOf", "PolicyOf", "Rows", "Share", "Switch", "Whole",
-    "check", "legal", "option", "refuse", "shown", "taken",
+    "check", "legal", "option", "refuse", "says", "shown", "taken",
 ]  # fmt: skip

@@ -45,10 +45,14 @@ class Options:
             length is a symbol, is a loop
     """
 
-    hoist: str = option("auto", OneOf(("auto", "on", "off")))
-    order: str = option("auto", OneOf(("auto", AS_WRITTEN, *ORDERS)))
-    split: str = option("auto", OneOf(("auto", "on", "off")))
-    unroll: int = option(UNROLL, Whole(0, MOST_UNROLLED_TRIPS))
+    hoist: str = option("auto", OneOf(("auto", "on", "off")), "products by one constant become one")
+    order: str = option("auto", OneOf(("auto", AS_WRITTEN, *ORDERS)), "in which order bindings run")
+    split: str = option(
+        "auto", OneOf(("auto", "on", "off")), "a loop over layers becomes one for each"
+    )
+    unroll: int = option(
+        UNROLL, Whole(0, MOST_UNROLLED_TRIPS), "steps up to which a layer is unrolled"
+    )
 
     def __post_init__(self) -> None:
         check("recurrent", self)

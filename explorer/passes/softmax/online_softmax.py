@@ -66,8 +66,8 @@ class OnlineSoftmax:
     0: where and as `policy` says. Nothing changes where it is not `enabled`.
     """
 
-    enabled: bool = option(True, Switch())
-    block: int = option(0, Whole(0, MOST_COLUMNS))
+    enabled: bool = option(True, Switch(), "softmax in front of a product in one pass over its row")
+    block: int = option(0, Whole(0, MOST_COLUMNS), "columns of a block; 0: as the policy says")
 
     def __post_init__(self) -> None:
         check("softmax", self)

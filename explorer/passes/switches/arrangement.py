@@ -23,9 +23,9 @@ class Options:
            before all others of its stage
     """
 
-    off: tuple[str, ...] = option((), Rows((str,), "names of steps"))
+    off: tuple[str, ...] = option((), Rows((str,), "names of steps"), "steps that are left out")
     moved: tuple[tuple[str, str], ...] = option(
-        (), Rows((str, str), "pairs of a step and the one before it")
+        (), Rows((str, str), "pairs of a step and the one before it"), "steps that stand elsewhere"
     )
 
     def __post_init__(self) -> None:

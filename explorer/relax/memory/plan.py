@@ -33,12 +33,14 @@ class Options:
     write over an input that dies in it.
     """
 
-    policy: str = option("arena", OneOf(tuple(POLICIES)))
-    share: bool = option(True, Switch())
-    outputs: bool = option(False, Switch())
-    bounds: bool = option(True, Switch())
-    ordered: bool = option(False, Switch())
-    in_place: bool = option(False, Switch())
+    policy: str = option("arena", OneOf(tuple(POLICIES)), "how memory is planned")
+    share: bool = option(True, Switch(), "values that do not live at once share bytes")
+    outputs: bool = option(False, Switch(), "results have storages of their own (storages)")
+    bounds: bool = option(True, Switch(), "upper bounds in the place of symbols (storages)")
+    ordered: bool = option(False, Switch(), 'proofs of "at most" do (storages)')
+    in_place: bool = option(
+        False, Switch(), "elementwise kernels may write over an input (storages)"
+    )
 
     def __post_init__(self) -> None:
         check("memory", self)

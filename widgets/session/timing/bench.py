@@ -95,7 +95,7 @@ class Bench:
         }
 
     def _cannot_run(self, s: Subject) -> str:
-        if s.device.kind == "cpu" and s.device.name == "this-cpu":
+        if s.device.is_this_cpu:
             return ""
         return f"{s.device.name} is a data sheet: its times are modelled, nothing can be timed here"
 

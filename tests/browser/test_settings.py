@@ -1,0 +1,74 @@
+"""Options and hardware in a page: typed, doubled, refused, undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import explorer
+from tests.browser.over_session import house as house_of
+from widgets.session.session import Session
+
+pytestmark = pytest.mark.browser
+NAMED = """([name, part]) => document.activeElement.dataset.name === name
+    && document.activeElement.dataset.part === part"""
+OVER = """() => document.querySelector(".picture").scrollWidth
+    - document.querySelector(".picture").clientWidth"""
+
+
+def field(page: Page, name: str, part: str = "value") -> str:
+    return f'.settings [data-name="{name}"][data-part="{part}"]'
+
+
+def open_(page: Page, room: str) -> None:
+    page.locator(".pw .ph [role=tab]", has_text="What if").click()
+    page.locator(f'.pw .rbar [data-tab="{room}"]').click()
+    page.wait_for_selector(".settings td.control")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (900, "dark")])
+def test_settings_are_typed_doubled_refused_and_undone(
+    browser: Browser, tmp_path: Path, width: int, scheme: str
+) -> None:
+    session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
+    with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+        open_(page, "options")
+        page.fill(".settings input[type=search]", "tiles that")
+        shown = page.locator(".settings tr[data-words]:not([hidden])")
+        assert shown.count() == 1 and "top_k" in shown.inner_text()
+        top = field(page, "roller.top_k")
+        page.fill(top, "3")
+        page.press(top, "Enter")
+        page.wait_for_selector(".settings tr.other")
+        assert session.now.compiled.options.roller.top_k == 3
+        page.fill(top, "none")
+        page.press(top, "Enter")
+        page.wait_for_function("() => document.querySelector('.settings .note').textContent")
+        note = page.locator(".settings .note")
+        assert "roller.top_k is a whole number from 1 to 10000, found 'none'" in note.inner_text()
+        assert page.input_value(top) == "3" and note.get_attribute("role") == "alert"
+        open_(page, "hardware")
+        twice = field(page, "hardware.units", "×2")
+        page.focus(twice)
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => document.querySelector('.settings tr.other')")
+        assert session.now.compiled.device.units == 160
+        assert page.input_value(field(page, "hardware.units")) == "160"
+        page.wait_for_function(NAMED, arg=["hardware.units", "×2"])
+        page.click(field(page, "hardware.units", "back"))
+        page.wait_for_function("() => !document.querySelector('.settings tr.other')")
+        assert session.now.compiled.device.base is None
+        assert page.evaluate(OVER) <= 1, "all columns have room"
+
+
+def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser, tmp_path: Path) -> None:
+    session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
+    with house_of(browser, tmp_path, session) as page:
+        open_(page, "hardware")
+        page.click("[data-action=clock]")
+        page.wait_for_selector(".picture .chart .plotly", timeout=120_000)
+        said = page.locator(".picture .chart .words").inner_text()
+        assert said.startswith("a run on v100: planned") and "matters most" in said
+        assert page.locator(".settings td.control").count() > 20

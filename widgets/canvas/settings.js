@@ -1,0 +1,64 @@
+// Every option, or every figure of the device, as a control with what it may be. The kernel checks what is typed; a refused value goes back, with the reason.
+import { h, put } from "./dom.js";
+
+const COLUMNS = ["", "now", "A", "by default", "what it is"];
+
+/** The controls of a room. `ctx`: host, say(text), turn(knob, index, label). */
+export function settingsView(ctx) {
+  const rows = h("tbody"), note = h("p", { class: "note", role: "alert" }), filter = h("input", { type: "search", placeholder: "find a setting", "aria-label": "Find a setting", oninput: () => sift() });
+  const box = h("div", { class: "switches settings" }, h("div", { class: "sift" }, filter, note), h("table", { class: "tbl" }, h("thead", {}, h("tr", {}, COLUMNS.map(c => h("th", {}, c)))), rows));
+  let room = "", controls = [], held = null; // held: the control that had the focus before the room was drawn anew
+
+  async function load(next) {
+    const { data } = await ctx.host.ask("settings", { room: next }), focused = rows.getRootNode().activeElement;
+    if (rows.contains(focused)) held = { ...focused.dataset };
+    if (next !== room) { note.textContent = ""; filter.value = ""; }
+    room = next; controls = data.controls;
+    box.querySelector("table").setAttribute("aria-label", room === "hardware" ? `Hardware of ${data.device}` : "Options");
+    draw();
+  }
+  /** Who had the focus has it again. */
+  function again() {
+    if (held) rows.querySelector(`[data-name="${CSS.escape(held.name ?? "")}"][data-part="${held.part}"]`)?.focus({ preventScroll: true });
+    held = null;
+  }
+  function draw() {
+    const groups = Map.groupBy(controls, c => c.group);
+    put(rows, controls.length ? null : h("tr", {}, h("td", { colspan: COLUMNS.length }, "This was compiled elsewhere: nothing of it can be set here.")), [...groups].flatMap(([group, all]) => [h("tr", { class: "head", "data-group": group }, h("th", { colspan: COLUMNS.length, scope: "rowgroup" }, group)), ...all.map(row)]));
+    sift();
+  }
+  function row(c) {
+    const other = c.now !== c.default, back = other ? h("button", { class: "lk", type: "button", "data-name": c.name, "data-part": "back", title: `Back to ${c.default}`, "aria-label": `${c.title} back to ${c.default}`, onclick: () => turned(c, c.default) }, c.default) : c.default;
+    return h("tr", { class: other ? "other" : null, "data-words": `${c.name} ${c.says}`.toLowerCase(), "data-in": c.group }, h("td", { title: c.name }, c.title), h("td", { class: "control" }, control(c)), h("td", {}, c.a === c.now ? "" : c.a), h("td", {}, back),
+      h("td", { class: "says", title: c.source || null }, c.says, c.kind === "number" && room !== "hardware" ? h("span", { class: "q" }, `; ${c.legal}`) : null));
+  }
+  function control(c) {
+    const known = { "data-name": c.name, "data-part": "value", "aria-label": c.title };
+    if (c.kind === "switch") { const box = h("input", { type: "checkbox", checked: c.now === "on", ...known, onchange: () => turned(c, box.checked ? "on" : "off", () => { box.checked = c.now === "on"; }) }); return box; }
+    if (c.kind === "choice") { const list = h("select", { ...known, onchange: () => turned(c, list.value, () => { list.value = c.now; }) }, c.choices.map(o => h("option", { selected: o === c.now }, o))); return list; }
+    const field = h("input", { type: "text", value: c.now, title: c.legal, spellcheck: "false", ...known, onkeydown: event => { if (event.key === "Enter") field.blur(); if (event.key === "Escape") { event.stopPropagation(); field.value = c.now; field.blur(); } }, onchange: () => turned(c, field.value.trim(), () => { field.value = c.now; }) });
+    const by = (part, word, times) => h("button", { class: "btn", type: "button", "data-name": c.name, "data-part": part, title: word, "aria-label": `${c.title}: ${word}`, onclick: () => turned(c, scaled(c, times)) }, part);
+    return room === "hardware" ? [field, by("÷2", "half of it", 0.5), by("×2", "twice of it", 2)] : field;
+  }
+  /** A setting at another text; what is refused is told here, and everything stays as it was. */
+  async function turned(c, text, back = () => {}) {
+    if (text === c.now) { back(); return; }
+    note.textContent = "";
+    await ctx.turn(`set ${c.name}`, 1, text).catch(error => { note.textContent = error.sentence ?? String(error); back(); });
+  }
+  function sift() {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = tr => words.every(word => tr.dataset.words.includes(word) || tr.dataset.in.includes(word));
+    for (const tr of rows.querySelectorAll("[data-words]")) tr.hidden = !fits(tr);
+    for (const tr of rows.querySelectorAll(".head")) tr.hidden = !rows.querySelector(`[data-in="${CSS.escape(tr.dataset.group)}"]:not([hidden])`);
+  }
+  return { box, load, again };
+}
+
+/** Half or twice of "40" or "1 MiB", in the same unit; whole numbers stay whole. */
+function scaled({ now, legal }, times) {
+  const [number, unit = ""] = now.split(" "), value = Number(number) * times;
+  if (unit === "MiB" && value < 1) return `${value * 1024} KiB`;
+  if (unit === "KiB" && value < 1) return `${value * 1024}`;
+  return `${legal.startsWith("a whole") && !unit ? Math.max(1, Math.floor(value)) : Number(value.toPrecision(6))} ${unit}`.trim();
+}

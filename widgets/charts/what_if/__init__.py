@@ -1,0 +1,1 @@
+"""Charts of what other hardware would do."""

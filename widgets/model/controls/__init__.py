@@ -1,0 +1,1 @@
+"""Controls of what has no knob in the row."""

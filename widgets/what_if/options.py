@@ -1,0 +1,51 @@
+"""Every option of every system, with what it may be; a page with a kernel has them as controls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from widgets.draw.table import Table, count_text
+from widgets.draw.table_drawing import drawn_table
+from widgets.model.controls import settings
+from widgets.model.controls.settings import Control
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Family, Picture
+
+NOTHING_CHOSEN = {"devices": [], "device": "", "tiles": [], "rank": -1, "note": "", "more": []}
+
+
+def table(controls: Sequence[Control], said: str) -> Table:
+    """One row a control."""
+    rows = [
+        (c.name, c.now, c.a, c.default, c.legal, c.says + (f" ({c.source})" if c.source else ""))
+        for c in controls
+    ]
+    columns = ("setting", "now", "A", "by default", "may be", "what it is")
+    return Table(columns, tuple(rows), ((),) * len(rows), said)
+
+
+def caption(controls: Sequence[Control], noun: str) -> str:
+    """How many there are, and how many are other than by default."""
+    other = [c for c in controls if c.now != c.default]
+    said = ", ".join(f"{c.title} {c.now}" for c in other[:3])
+    more = " and more" if len(other) > 3 else ""
+    return f"{count_text(len(controls), noun)}; " + (
+        f"{len(other)} other than by default: {said}{more}" if other else "all as by default"
+    )
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    controls = settings.options(s.now.compiled, s.pinned.compiled)
+    words = table(controls, caption(controls, "option"))
+    return controls, drawn_table(words), words
+
+
+PICTURE = Picture(
+    name="options",
+    title="Options",
+    words="Every option of every system, what it may be, and what A has.",
+    draw=_draw,
+    family=Family("whatif", lambda s, op: NOTHING_CHOSEN),
+    live="settings",
+    every="What if",
+)
