@@ -5,6 +5,7 @@ a room, `figure` its chart.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from explorer.garbage import rare_collections
@@ -46,6 +47,7 @@ def explore(
     kept: str = "",
     target: Any = "cpu",
     options: Options | None = None,
+    recorded: str | Path | None = None,
 ) -> House:
     """The whole house: every stage, picture and knob of a compilation, linked by one selection.
 
@@ -53,12 +55,23 @@ def explore(
     takes, which is compiled here for `target` with `options`: it opens with its plan, and its code
     is generated beside, before it is measured. A model whose compilation ends in an error is shown
     as far as it came, with the error.
+
+    `recorded`: a run that `c.record` or `c.on_gpu().record` has written, of this model on whatever
+    machine, or the device of one of `c.recordings`: its wall stands under the plan, always named
+    as a recording. Where none is named, one that comes with Ironworks stands there if it is of the
+    program that would run. Raises BadOption where it is of another model or of other sizes.
     """
     with rare_collections():
         from widgets.page import shell
 
         return shell.explore(
-            given, sizes=sizes, inputs=inputs, kept=kept, target=target, options=options
+            given,
+            sizes=sizes,
+            inputs=inputs,
+            kept=kept,
+            target=target,
+            options=options,
+            recorded=recorded,
         )
 
 

@@ -232,14 +232,20 @@ class Compilation:
                 where=self.device.name,
                 try_='target="cuda-sim"',
             )
-        rammer = self.options.rammer
-        if units or not rammer.meet:
-            rammer = replace(rammer, threads=units or rammer.threads, meet=rammer.meet or MET)
-            return self.with_options(rammer=rammer).device_program(sizes)
+        if units or not self.options.rammer.meet:
+            return self.of_blocks(units).device_program(sizes)
         from explorer.runtime.cuda.program import DeviceProgram
 
         plan = self.executable.plan(self._sizes(sizes))
         return DeviceProgram(self.program, plan, self.device)
+
+    def of_blocks(self, units: int = 0) -> Compilation:
+        """The same planned as `device_program` runs it, with so many blocks; 0: with as many as
+        the wall has.
+        """
+        rammer = self.options.rammer
+        rammer = replace(rammer, threads=units or rammer.threads, meet=rammer.meet or MET)
+        return self.with_options(rammer=rammer)
 
     def on_gpu(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import date
 from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,7 +38,8 @@ class CallTime:
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """One run of a model under one binding of its `sizes`. `digest` is that of the model, whatever
-    it is compiled for; `machine` is a card in words.
+    it is compiled for; `machine` is a card in words, `day` as in "2026-11-28", or "" where a file
+    has none.
     """
 
     model: str
@@ -45,6 +47,7 @@ class RecordedRun:
     machine: str
     sizes: tuple[tuple[str, int], ...]
     wall: Wall = field(repr=False)
+    day: str = ""
 
     def of(self, digest: str) -> RecordedRun:
         """The same, where it is of that model; BadOption else."""
@@ -61,7 +64,13 @@ class RecordedRun:
     @property
     def words(self) -> str:
         """In one line."""
-        return f"recording: {self.model} on {self.machine}, {self.wall.total_us:,.1f} us"
+        when = f", {self.day}" if self.day else ""
+        return f"recording: {self.model} on {self.machine}{when}, {self.wall.total_us:,.1f} us"
+
+    @property
+    def said(self) -> str:
+        """What its wall is called wherever it is shown: never "measured"."""
+        return f"recorded on {self.wall.device}" + (f", {self.day}" if self.day else "")
 
     def beside(self, predicted: Wall) -> tuple[CallTime, ...]:
         """The calls of both walls by what the recording has of them, the longest first; 0 where
@@ -85,9 +94,9 @@ def _by_call(wall: Wall) -> dict[str, float]:
 def recording(
     model: str, digest: str, machine: str, sizes: tuple[tuple[str, int], ...], wall: Wall
 ) -> RecordedRun:
-    """A measured wall as a recording; what its control flow did is left out."""
+    """A wall that was measured today as a recording; what its control flow did is left out."""
     kept = replace(wall, kind=RECORDED, ran=(), trips=())
-    return RecordedRun(model, digest, machine, sizes, kept)
+    return RecordedRun(model, digest, machine, sizes, kept, date.today().isoformat())
 
 
 def write(run: RecordedRun, path: Path) -> None:
@@ -106,6 +115,7 @@ def write(run: RecordedRun, path: Path) -> None:
         "model": run.model,
         "digest": run.digest,
         "machine": run.machine,
+        "day": run.day,
         "policy": wall.policy,
         "device": wall.device,
         "sizes": [[name, n] for name, n in run.sizes],
@@ -178,7 +188,14 @@ class _Reader:
             tuple(self.time(c, "cuts_us") for c in (cuts if isinstance(cuts, list) else ())),
             tuple(self.bricks(found, "host", calls, units + 1, total)),
         )
-        return RecordedRun(found["model"], found["digest"], found["machine"], tuple(sizes), wall)
+        names = (found["model"], found["digest"], found["machine"])
+        return RecordedRun(*names, tuple(sizes), wall, self.day(found.get("day", "")))
+
+    def day(self, text: Any) -> str:
+        try:
+            return date.fromisoformat(text).isoformat() if text != "" else ""
+        except (TypeError, ValueError):
+            self.wrong("day is a date as in 2026-11-28")
 
     def rows(self, found: dict[str, Any], name: str, length: int) -> Iterator[list[Any]]:
         rows = found.get(name)

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page
 
 import explorer
 import explorer.np as enp
+import widgets
 from explorer.measure.compare import Comparison, Measurement
 from explorer.rammer.moved_by_hand import ByHand
 from tests.browser.over_session import house
@@ -195,3 +196,32 @@ def test_a_wall_without_bricks_says_so(browser: Browser, tmp_path: Path) -> None
     with house(browser, tmp_path, many_bricks.session(2, 0)) as found:
         label = found.get_attribute("#room .pw canvas", "aria-label")
         assert label is not None and label.endswith("nothing is scheduled")
+
+
+def test_a_recording_stands_under_the_plan_and_is_named_as_one(
+    browser: Browser, tmp_path: Path
+) -> None:
+    session = widgets.explore("zoo:small_bert", target="h100").session
+    with house(browser, tmp_path, session, width=1280) as page:
+        page.locator("#room .stage", has_text="RAMMED").click()
+        page.wait_for_function("driver.wall.said")
+        assert page.evaluate("driver.wall.kinds") == ["planned", "recorded"]
+        box = page.locator("#room .pw canvas").bounding_box()
+        assert box is not None
+        # 132 units: the whole plan above the whole recording, each brick where it is pointed at
+        tips = []
+        for plan in ("true", "false"):
+            x, y = page.evaluate(f"driver.wall.spot(3, {plan})")
+            page.mouse.move(box["x"] + x, box["y"] + y)
+            tips.append(page.inner_text("#room .pw .tip"))
+        assert "simulated" in tips[0] and "recorded on NVIDIA H200, 2026-11-28:" in tips[1]
+        assert "recorded" in tips[0].split("(plan")[0] and "planned" in tips[1]
+        label = page.get_attribute("#room .pw canvas", "aria-label")
+        assert label is not None and "recorded on NVIDIA H200, 2026-11-28 46.5 µs" in label
+        head = page.inner_text("#room .pw .ph") + page.inner_text("#room .knobs") + label
+        assert "measured" not in head.lower() and not any("measured" in tip for tip in tips)
+        page.locator("#room .pw [role=tab]", has_text="Recorded").click()
+        alone = page.evaluate("driver.wall.spot(3)")
+        assert alone[1] != y
+        page.mouse.move(box["x"] + alone[0], box["y"] + alone[1])
+        assert "recorded on NVIDIA H200" in page.inner_text("#room .pw .tip")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def test_what_was_measured_is_read_again(file: Path, tmp_path: Path) -> None:
     found = c.record(tmp_path / "again.json", c.random_inputs(), runs=1)
     assert c.recorded(tmp_path / "again.json") == found
     assert found.wall.kind == "recorded" and found.words.startswith("recording: ")
+    assert found.day == date.today().isoformat() and found.said.endswith(found.day)
     assert found.machine == str(machine()) and found.wall.bricks
     write(found, tmp_path / "copy.json")
     assert (tmp_path / "copy.json").read_bytes() == (tmp_path / "again.json").read_bytes()
@@ -88,6 +90,8 @@ BROKEN = [
     (("calls", 0, 1), [3], "calls have a name"),
     (("gaps",), [[0, 0.0, 0.0, 99]], "a gap's cause"),
     (("sizes",), [["n", "x"]], "a size"),
+    (("day",), "yesterday", "day is a date"),
+    (("day",), 3, "day is a date"),
 ]
 
 

@@ -187,7 +187,7 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
     assert walls.planned is not None and walls.measured is not None
     assert {r.call for r in rows.calls} == {call.name for call in walls.measured.calls}
     for r in rows.calls:
-        for wall, us in ((walls.planned, r.planned_us), (walls.measured, r.measured_us)):
+        for wall, us in ((walls.planned, r.planned_us), (walls.measured, r.us)):
             mine = [n for n in range(wall.bricks) if wall.calls[wall.call[n]].name == r.call]
             assert us == pytest.approx(sum(wall.end[n] - wall.start[n] for n in mine) / len(mine))
     figure = gallery.chart(gallery.named("errors"), session, "", "either")
@@ -196,7 +196,7 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
     below = [t for t in figure.data if t.name in families and t.yaxis == "y2"]
     points = [pair for t in above for pair in zip(t.x, t.y, strict=True)]
     left = [pair for t in below for pair in zip(t.x, t.y, strict=True)]
-    assert sorted(points) == sorted((r.planned_us, r.measured_us) for r in rows.calls)
+    assert sorted(points) == sorted((r.planned_us, r.us) for r in rows.calls)
     assert sorted(left) == sorted((x, y / x) for x, y in points)
     assert table.caption.startswith(f"{len(rows.calls)} call") and len(table.rows) == len(points)
     assert all(ops for t in (*above, *below) for ops in t.meta["ops"])

@@ -112,10 +112,10 @@ export function mount(el, host) {
   function times() {
     const info = heads.w.querySelector(".selinfo");
     if (!info) return;
-    const [planned, measured] = state.op < 0 ? [] : wall.times(lit);
-    const said = planned ? `${ctx.opName(state.op)}: planned ${duration(planned)}${measured ? `, measured ${duration(measured)}` : ""}` : "";
+    const [planned, ran] = state.op < 0 ? [] : wall.times(lit);
+    const said = planned ? `${ctx.opName(state.op)}: planned ${duration(planned)}${ran ? `, ${wall.said} ${duration(ran)}` : ""}` : "";
     info.title = said;
-    info.textContent = [planned, measured].filter(Boolean).map(duration).join(" → ");
+    info.textContent = [planned, ran].filter(Boolean).map(duration).join(" → ");
   }
   const walk = by => { const order = graph.order(); if (order.length) select(order[(order.indexOf(state.op) + by + order.length) % order.length]); };
   const knobsFor = lastOnly(async () => { if (host.alive) await host.ask("focus", { op: state.op }).catch(() => {}); });
@@ -177,9 +177,9 @@ export function mount(el, host) {
   // The main picture follows the stage
   async function picture_() {
     const mine = pictures(), shown = mine.find(p => p.name === state.room) ?? mine[0], number = ++reads.picture, own = shown.live === "wall";
-    const views = [["both", "Both"], ["planned", "Planned"], ["measured", "Measured"]];
-    put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt" }, wall.measured ? "planned is outlined, measured filled" : !wall.bricks() ? "" : runs() ? "planned; not measured yet" : "a prediction") : h("span", { class: "s cut opt", title: shown.words }, shown.words),
-      h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, mine.length > 1 ? tabs(tabsOf(mine, shown), shown.name, enter, "Picture") : h("span", { class: "sp" }), own && !state.table ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
+    const views = [["both", "Both"], ...wall.kinds.map(kind => [kind, kind[0].toUpperCase() + kind.slice(1)])];
+    put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt" }, wall.said ? `planned is outlined, ${wall.said} filled` : !wall.bricks() ? "" : runs() ? "planned; not measured yet" : "a prediction") : h("span", { class: "s cut opt", title: shown.words }, shown.words),
+      h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, mine.length > 1 ? tabs(tabsOf(mine, shown), shown.name, enter, "Picture") : h("span", { class: "sp" }), own && !state.table && views.length > 2 ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
       own && runs() && !wall.measured && wall.bricks() ? h("button", { class: "btn", type: "button", title: "Run what is planned here, and time it (M)", onclick: remeasure }, "Measure") : null,
       rooms.saving(shown.name, state.table, own && !state.table ? wall.canvas : null),
       h("button", { class: "btn", type: "button", "aria-pressed": String(body.classList.contains("big")), title: "Give the picture the whole height (E)", onclick: enlarge }, body.classList.contains("big") ? "Smaller" : "Larger"));

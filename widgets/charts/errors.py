@@ -1,4 +1,4 @@
-"""Planned against measured times of calls as a plotly figure, with what is left over below."""
+"""Planned times of calls beside those of a run, as a plotly figure, what is left over below."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FACTORS = (0.5, 2.0)
 
 
 def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
-    """Above, the measured time of a brick over the planned one, both logarithmic, a point a call;
+    """Above, the time of a brick as it ran over the planned one, both logarithmic, a point a call;
     on the line both are equal. Below, the one over the other.
     """
     c, figure = colours(theme), go.Figure()
@@ -40,13 +40,13 @@ def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
         _line(figure, ends, (k, k), "twice as long, or half", "dot", c, False, "y2")
     for family in dict.fromkeys(r.family for r in rows.calls):
         mine = [r for r in rows.calls if r.family == family]
-        _points(figure, mine, family, False, c)
-        _points(figure, mine, family, True, c)
+        _points(figure, mine, family, False, rows.kind, c)
+        _points(figure, mine, family, True, rows.kind, c)
     figure.update_layout(yaxis2={"anchor": "x"})
     styled(figure, theme, title, 560)
     figure.update_xaxes(title_text="time of a brick (µs), planned", type="log", anchor="y2")
-    above = {"title": {"text": "a brick (µs), measured"}, "type": "log"}
-    below = {"title": {"text": "measured ÷ planned (×)"}, "type": "log"}
+    above = {"title": {"text": f"a brick (µs), {rows.kind}"}, "type": "log"}
+    below = {"title": {"text": f"{rows.kind} ÷ planned (×)"}, "type": "log"}
     figure.update_layout(
         yaxis={**above, "domain": [0.4, 1]},
         yaxis2={**below, "domain": [0, 0.32], "tickvals": [0.1, 0.25, 0.5, 1, 2, 4, 10]},
@@ -78,13 +78,18 @@ def _line(
 
 
 def _points(
-    figure: go.Figure, mine: list[ErrorRow], family: str, left: bool, c: Mapping[str, str]
+    figure: go.Figure,
+    mine: list[ErrorRow],
+    family: str,
+    left: bool,
+    kind: str,
+    c: Mapping[str, str],
 ) -> None:
     """A family's calls: their times, or below what is left over of them."""
     token = family_token(family)
     figure.add_scatter(
         x=[r.planned_us for r in mine],
-        y=[r.ratio if left else r.measured_us for r in mine],
+        y=[r.ratio if left else r.us for r in mine],
         name=family,
         legendgroup=family,
         showlegend=not left,
@@ -98,16 +103,16 @@ def _points(
         },
         selected={"marker": {"color": c["accent"], "opacity": 1}},
         unselected={"marker": {"opacity": 1}},
-        customdata=[_words(r) for r in mine],
+        customdata=[_words(r, kind) for r in mine],
         meta={"ops": [list(r.ops) for r in mine]},
         hovertemplate=WORDS,
     )
 
 
-def _words(r: ErrorRow) -> str:
+def _words(r: ErrorRow, kind: str) -> str:
     return (
         f"{r.label}: planned {time_text(r.planned_us)} a brick, "
-        f"measured {time_text(r.measured_us)} (×{r.ratio:.2f})<br>"
+        f"{kind} {time_text(r.us)} (×{r.ratio:.2f})<br>"
         f"{r.bricks:,} bricks, {time_text(r.work_us)} in all<br>"
         f"{r.call} in the program"
     )

@@ -48,6 +48,7 @@ class WallRows:
     Starts and ends are in microseconds; `call` is a position in `calls`, `first` to `last` are the
     tasks, both included, `launch` and `trip` (of a loop) tell bricks apart that run again; `cause`
     is a position in `CAUSES`. `ran` and `trips` are what its control flow did, where a clock ran.
+    `source` says where and when it was recorded, of a wall that was not measured in this session.
     """
 
     kind: str
@@ -73,6 +74,12 @@ class WallRows:
     ran: tuple[Ran, ...] = ()
     trips: tuple[Trip, ...] = ()
     order: NDArray[np.int64] | None = None  # the position of each in the wall that it was read from
+    source: str = ""
+
+    @property
+    def said(self) -> str:
+        """What it is called: "planned", "simulated", "measured", or of which recording it is."""
+        return self.source or self.kind
 
     @property
     def bricks(self) -> int:
@@ -131,8 +138,9 @@ class WallRows:
         return [i for i, c in enumerate(self.calls) if op in c.ops]
 
 
-def data(wall: Wall, calls: Sequence[Call]) -> WallRows:
-    """The columns of a wall; `calls` describes the calls that its bricks name.
+def data(wall: Wall, calls: Sequence[Call], source: str = "") -> WallRows:
+    """The columns of a wall; `calls` describes the calls that its bricks name, `source` of which
+    recording it is.
 
     A brick inside of control flow is named by the way to it, as in `loop/call`.
     """
@@ -161,6 +169,7 @@ def data(wall: Wall, calls: Sequence[Call]) -> WallRows:
         on_host=bool(wall.host),
         ran=wall.ran,
         trips=wall.trips,
+        source=source,
     )
 
 

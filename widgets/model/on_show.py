@@ -43,11 +43,24 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """The walls that are on show; `measured` and `compared` are None before the first run."""
+    """The walls that are on show; `measured` and `compared` are None before the first run here.
+    `recorded`: of a run that somebody recorded, and it beside the plan.
+    """
 
     planned: WallRows | None
     measured: WallRows | None
     compared: WallComparison | None = None
+    recorded: WallRows | None = None
+    recorded_compared: WallComparison | None = None
+
+    @property
+    def ran(self) -> tuple[WallRows | None, WallComparison | None]:
+        """What stands under the plan: what was measured here, else what was recorded. Words about
+        it begin with its own: `said`.
+        """
+        if self.measured is not None:
+            return self.measured, self.compared
+        return self.recorded, self.recorded_compared
 
 
 class OnShow(Protocol):

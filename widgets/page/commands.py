@@ -32,12 +32,14 @@ def report(given: Sequence[str]) -> int:
     add("-o", "--output", default="report.html", metavar="FILE", help="(default: report.html)")
     add("--no-code", action="store_true", help="leave out the sources, LLVM IR and assembly")
     add("--check", action="store_true", help="validate every step on random inputs")
+    add("--recorded", metavar="FILE", help="a recorded run beside the plan: a file, or h200")
     flags = parsed(parser, given)
     return tell(_report(flags), flags.json)
 
 
 def _report(flags: Namespace) -> Answer:
     from widgets.page.report import page
+    from widgets.session import recorded
     from widgets.session.session import Session
 
     path = Path(flags.output)
@@ -46,7 +48,8 @@ def _report(flags: Namespace) -> Answer:
     model = loaded(flags)
     bound = sizes(model, flags)
     c = compiled(model, flags, chosen, check=flags.check)
-    session = Session(c, sizes=bound, inputs=arrays(c, flags, bound))
+    shown, run = recorded.opened(c, flags.recorded, bound)
+    session = Session(shown, sizes=bound, inputs=arrays(c, flags, bound), recorded=run)
     if session.runs:
         with doing("measuring"):
             session.measure()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -28,6 +29,7 @@ from widgets.page import front_end
 from widgets.page.opening import opened
 from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
+from widgets.session import recorded as recordings
 from widgets.session import state
 from widgets.session.looked_at import look_at
 from widgets.session.session import Session
@@ -54,7 +56,6 @@ JSON_PARTS = (
     "walls",
     "revision",
 )
-BYTE_PARTS = ("wall_planned", "wall_measured", "wall_more")
 FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane", "pictures", "glossary")
 
 
@@ -101,6 +102,7 @@ class House(Asked):
     _css = front_end.styles()
     wall_planned = traitlets.Bytes(b"").tag(sync=True)
     wall_measured = traitlets.Bytes(b"").tag(sync=True)
+    wall_recorded = traitlets.Bytes(b"").tag(sync=True)
     wall_more = traitlets.Bytes(b"").tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
     locals().update({name: _part() for name in (*JSON_PARTS, *FIXED_PARTS)})
@@ -137,7 +139,7 @@ class House(Asked):
             return _with_still(bundle, figure, stages.text())
         figure, table = gallery.picture("rammer", self.session)
         words = f"{table.caption}\n{stages.text()}"
-        return _with_still(bundle, figure, words, png.wall(walls.planned, walls.measured))
+        return _with_still(bundle, figure, words, png.wall(walls.planned, walls.ran[0]))
 
 
 CHANGES = frozenset(
@@ -279,13 +281,21 @@ def explore(
     kept: str = "",
     target: Any = "cpu",
     options: Options | None = None,
+    recorded: str | Path | None = None,
 ) -> House:
     """The whole house. `kept` is a saved state (the text of a snapshot file)."""
     before = state.parsed(kept) if kept else state.State()
     c, failed = opened(given, target, options)
+    c, run = recordings.opened(c, recorded, sizes)
     beside = c is not given and failed is None and runs_on(c.device, this_cpu())
     session = Session(
-        c, sizes=sizes, inputs=inputs, kept=before, failed=failed, coded=beside or None
+        c,
+        sizes=sizes,
+        inputs=inputs,
+        kept=before,
+        failed=failed,
+        coded=beside or None,
+        recorded=run,
     )
     if kept:
         if before.digest != c.model.digest:

@@ -27,38 +27,38 @@ INSIDE = WIDTH - GUTTER - 8
 
 def figure(
     planned: WallRows,
-    measured: WallRows | None = None,
+    ran: WallRows | None = None,
     selected: str = "",
     found: WallComparison | None = None,
 ) -> Svg:
-    """Planned over measured, a lane for each unit; many units share lanes."""
-    said = caption(planned, measured, found)
-    total = max(planned.total_us, measured.total_us if measured else 0) or 1
+    """The plan over a run, a lane for each unit; many units share lanes."""
+    said = caption(planned, ran, found)
+    total = max(planned.total_us, ran.total_us if ran else 0) or 1
     scale = INSIDE / total
     marks: list[str] = []
     y = 6.0
-    lanes = lanes_of(planned, 2 if measured else 1)
-    own, high = lanes_high(lanes, planned.lanes, bool(measured))
+    lanes = lanes_of(planned, 2 if ran else 1)
+    own, high = lanes_high(lanes, planned.lanes, bool(ran))
     for lane in range(lanes):
-        full = own + high + (5 if measured else 2) if high else own + 2
+        full = own + high + (5 if ran else 2) if high else own + 2
         first, last = units_of(lane, lanes, planned.lanes)
         marks.append(rect(GUTTER, y, INSIDE, full, "var(--app)"))
         if full >= 12 or lane % max(1, round(12 / full)) == 0:
             name = planned.lane_name(first) if first == last else f"w{first}–{last}"
             marks.append(label(12, y + min(14, full + 2), name, "i mono"))
-        if measured and full >= 34 and lane < measured.lanes:
-            marks.append(label(12, y + 33, f"{measured.busy_by_unit()[lane]:.1%} busy"))
+        if ran and full >= 34 and lane < ran.lanes:
+            marks.append(label(12, y + 33, f"{ran.busy_by_unit()[lane]:.1%} busy"))
         y += full + 4
     step = full + 4
     marks += lane_marks(planned, lanes, scale, 7.5, own - 1, step, selected, outlined=True)
-    if measured:
+    if ran:
         at = 6 + own + 4
-        marks += gap_marks(measured, lanes, scale, at, high, step)
-        marks += lane_marks(measured, lanes, scale, at, high, step, selected, outlined=False)
-    marks += cuts(measured or planned, scale, 4, y - 4)
+        marks += gap_marks(ran, lanes, scale, at, high, step)
+        marks += lane_marks(ran, lanes, scale, at, high, step, selected, outlined=False)
+    marks += cuts(ran or planned, scale, 4, y - 4)
     marks += axis(y, total) + _legend(y + 30, {c.family for c in planned.calls})
-    if measured and lanes >= measured.lanes:
-        marks += _idle_legend(y + 49, measured)
+    if ran and lanes >= ran.lanes:
+        marks += _idle_legend(y + 49, ran)
     lines = wrapped(said, WIDTH - 20)
     marks += [label(12, y + 80 + 15 * n, line, "i") for n, line in enumerate(lines)]
     return Svg(WIDTH, y + 77 + 15 * len(lines), "".join(marks), f"Brick wall: {said}")
@@ -78,7 +78,7 @@ def shared_lanes(units: int, most: int) -> int:
 
 
 def lanes_high(lanes: int, units: int, two: bool) -> tuple[float, float]:
-    """The heights of a planned lane and of a measured one."""
+    """The heights of a planned lane and of one that ran."""
     full = min(42.0, MOST_HIGH / max(1, lanes) - 4)
     if not two:
         return max(3.0, min(26.0, full)), 0.0
@@ -208,11 +208,10 @@ def _named_hatch(x: float, y: float, hatch: str, name: str) -> Sequence[str]:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    planned, measured = s.walls.planned, s.walls.measured
+    planned, (ran, found) = s.walls.planned, s.walls.ran
     if planned is None:
         raise BadOption("nothing is scheduled: compile through Rammer")
-    drawn = figure(planned, measured, op, s.walls.compared)
-    return (planned, measured), drawn, table(planned, measured, op, s.walls.compared)
+    return (planned, ran), figure(planned, ran, op, found), table(planned, ran, op, found)
 
 
 PICTURE = Picture(

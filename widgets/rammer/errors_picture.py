@@ -25,26 +25,27 @@ class ErrorRow:
     label: str
     family: str
     ops: tuple[str, ...]
-    bricks: int  # measured
+    bricks: int  # that ran
     planned_us: float
-    measured_us: float
+    us: float  # as it ran
 
     @property
     def ratio(self) -> float:
-        """Measured over planned: above 1 it took longer than was planned."""
-        return self.measured_us / self.planned_us
+        """As it ran over planned: above 1 it took longer than was planned."""
+        return self.us / self.planned_us
 
     @property
     def work_us(self) -> float:
-        """All its measured bricks, one after another."""
-        return self.bricks * self.measured_us
+        """All its bricks that ran, one after another."""
+        return self.bricks * self.us
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRows:
-    """The calls, most measured work first."""
+    """The calls, most work first; `kind` of the wall that ran: "measured" or "recorded"."""
 
     device: str
+    kind: str
     calls: tuple[ErrorRow, ...]
 
     @property
@@ -58,10 +59,10 @@ class ErrorRows:
         return max(self.calls, key=lambda r: max(r.ratio, 1 / r.ratio))
 
 
-def data(planned: WallRows, measured: WallRows) -> ErrorRows:
+def data(planned: WallRows, ran: WallRows) -> ErrorRows:
     """The calls with a time in both walls."""
-    before, after = _means(planned), _means(measured)
-    calls = {call.name: call for call in measured.calls}
+    before, after = _means(planned), _means(ran)
+    calls = {call.name: call for call in ran.calls}
     rows = [
         ErrorRow(
             name,
@@ -75,7 +76,7 @@ def data(planned: WallRows, measured: WallRows) -> ErrorRows:
         for name, (us, bricks) in after.items()
         if us > 0 and before.get(name, (0.0, 0))[0] > 0
     ]
-    return ErrorRows(measured.device, tuple(sorted(rows, key=lambda r: -r.work_us)))
+    return ErrorRows(ran.device, ran.kind, tuple(sorted(rows, key=lambda r: -r.work_us)))
 
 
 def _means(wall: WallRows) -> dict[str, tuple[float, int]]:
@@ -90,25 +91,26 @@ def _means(wall: WallRows) -> dict[str, tuple[float, int]]:
 def caption(rows: ErrorRows) -> str:
     """How far off the plan was, in one line."""
     planned = sum(r.bricks * r.planned_us for r in rows.calls)
-    measured = sum(r.work_us for r in rows.calls)
+    took = sum(r.work_us for r in rows.calls)
     worst = rows.worst
     return (
         f"{count_text(len(rows.calls), 'call')} in one run: {time_text(planned)} of work planned, "
-        f"{time_text(measured)} measured ({measured / planned - 1:+.0%}); half of them within "
+        f"{time_text(took)} {rows.kind} ({took / planned - 1:+.0%}); half of them within "
         f"×{rows.half_within:.2f}, the farthest {worst.label} at ×{worst.ratio:.2f}"
     )
 
 
 def table(rows: ErrorRows) -> Table:
     """One row a call."""
-    columns = ("call", "family", "bricks", "planned µs", "measured µs", "measured ÷ planned")
+    kind = rows.kind
+    columns = ("call", "family", "bricks", "planned µs", f"{kind} µs", f"{kind} ÷ planned")
     found = tuple(
         (
             r.label,
             r.family,
             r.bricks,
             round(r.planned_us, 3),
-            round(r.measured_us, 3),
+            round(r.us, 3),
             round(r.ratio, 3),
         )
         for r in rows.calls
@@ -117,11 +119,11 @@ def table(rows: ErrorRows) -> Table:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    planned, measured = s.walls.planned, s.walls.measured
-    if planned is None or measured is None:
+    planned, (ran, _) = s.walls.planned, s.walls.ran
+    if planned is None or ran is None:
         words = "nothing has run here yet: what is planned is held against a run"
         return (), None, Table(("call",), (), (), words)
-    rows = data(planned, measured)
+    rows = data(planned, ran)
     if not rows.calls:
         return (), None, Table(("call",), (), (), "no call has a time in both walls")
     return rows, None, table(rows)

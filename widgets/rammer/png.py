@@ -34,12 +34,12 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-def wall(planned: WallRows, measured: WallRows | None = None, scheme: str = "light") -> bytes:
-    """For each unit a thin planned lane over a thick measured one."""
-    total = max(planned.total_us, measured.total_us if measured else 0) or 1
+def wall(planned: WallRows, ran: WallRows | None = None, scheme: str = "light") -> bytes:
+    """For each unit a thin planned lane over a thick one as it ran."""
+    total = max(planned.total_us, ran.total_us if ran else 0) or 1
     tokens = theme.SCHEMES[scheme]
-    count = lanes_of(planned, 2 if measured else 1)
-    found = [_lanes(w, count, total, tokens) for w in (planned, measured) if w]
+    count = lanes_of(planned, 2 if ran else 1)
+    found = [_lanes(w, count, total, tokens) for w in (planned, ran) if w]
     thick = (8, 24) if count <= 12 else (2, 3)
     lanes = []
     for lane in range(count):

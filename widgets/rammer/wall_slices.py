@@ -39,18 +39,19 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A wall with what belongs to it: its waits, and for each brick the time that the other wall
-    gives it (NaN where it has none).
+    """A wall with what belongs to it: its waits, for each brick the time that the other wall gives
+    it (NaN where it has none), and the most lanes that it is shown as.
     """
 
     rows: WallRows
     waits: Waits = NONE
     twin_us: NDArray[np.float64] | None = None
+    lanes: int = MOST_LANES
 
     @property
     def whole(self) -> Window:
         """All of it."""
-        return Window(0.0, self.rows.total_us)
+        return Window(0.0, self.rows.total_us, lanes=self.lanes)
 
 
 def window(args: dict[str, Any], total_us: float) -> Window:
@@ -193,6 +194,7 @@ def packed(source: Source, budget: int = SLICE_BYTES) -> tuple[dict[str, Any], b
     head, body = sliced(source, source.whole, budget - len(told))
     about = {
         "kind": rows.kind,
+        "said": rows.said,
         "units": rows.units,
         "total_us": rows.total_us,
         "bricks": rows.bricks,

@@ -16,21 +16,21 @@ Times = NDArray[np.float64]
 
 
 def twins_us(
-    planned: WallRows, measured: WallRows, found: WallComparison
+    planned: WallRows, ran: WallRows, found: WallComparison
 ) -> tuple[Times, Times, NDArray[np.int64]]:
-    """For each planned brick how long it took, for each measured one how long it was planned, NaN
-    where the other wall has none; and for each planned one the measured one's position, or -1.
+    """For each planned brick how long it took, for each that ran how long it was planned, NaN where
+    the other wall has none; and for each planned one the position of the one that ran, or -1.
     """
-    took, should = np.full(planned.bricks, np.nan), np.full(measured.bricks, np.nan)
+    took, should = np.full(planned.bricks, np.nan), np.full(ran.bricks, np.nan)
     partner = np.full(planned.bricks, -1)
-    if planned.order is None or measured.order is None:
+    if planned.order is None or ran.order is None:
         return took, should, partner
     at = np.full(planned.bricks, -1)
     at[planned.order] = np.arange(planned.bricks)
-    place = np.array([b.planned for b in found.bricks], np.int64)[measured.order]
+    place = np.array([b.planned for b in found.bricks], np.int64)[ran.order]
     both = np.flatnonzero(place >= 0)
     mine = at[place[both]]
-    took[mine] = (measured.end - measured.start)[both]
+    took[mine] = (ran.end - ran.start)[both]
     should[both] = (planned.end - planned.start)[mine]
     partner[mine] = both
     return took, should, partner
@@ -42,26 +42,25 @@ def compared_words(found: WallComparison) -> str:
     return f"plan {found.error:+.0%}, {rank}errors of bricks {time_text(found.total_error_us)}"
 
 
-def caption(
-    planned: WallRows, measured: WallRows | None, found: WallComparison | None = None
-) -> str:
-    """Planned against measured in one line."""
+def caption(planned: WallRows, ran: WallRows | None, found: WallComparison | None = None) -> str:
+    """The plan against a run, measured here or recorded elsewhere, in one line."""
     kind = "simulated" if planned.kind == "simulated" else "planned"
     text = f"{kind} {time_text(planned.total_us)} on {planned.units} workers"
-    if measured is None:
+    if ran is None:
         return f"{text}: {_shares(planned)}"
-    error = planned.total_us / measured.total_us - 1 if measured.total_us else 0
+    error = planned.total_us / ran.total_us - 1 if ran.total_us else 0
     words = compared_words(found) if found else f"plan {error:+.0%}"
-    return f"{text}, measured {time_text(measured.total_us)} ({words}): {_shares(measured)}"
+    stop = ":" if ran.source else ""
+    return f"{text}, {ran.said}{stop} {time_text(ran.total_us)} ({words}): {_shares(ran)}"
 
 
 def _shares(rows: WallRows) -> str:
     return ", ".join(f"{NAMES.get(n, n)} {v:.1%}" for n, v in rows.shares().items())
 
 
-def areas(planned: WallRows, measured: WallRows | None) -> Table:
+def areas(planned: WallRows, ran: WallRows | None) -> Table:
     """Where units times time went: busy, and each cause of idle time, with what they add up to."""
-    walls = [w for w in (planned, measured) if w is not None]
+    walls = [w for w in (planned, ran) if w is not None]
     names = dict.fromkeys(n for w in walls for n in w.areas_us())
     rows: list[tuple[Cell, ...]] = [
         (NAMES.get(n, n), *(c for w in walls for c in _cells(w, w.areas_us().get(n, 0.0))))
@@ -71,7 +70,7 @@ def areas(planned: WallRows, measured: WallRows | None) -> Table:
     columns = ["units × time"]
     for w in walls:
         columns += [f"{w.kind} µs", f"{w.kind} share"]
-    return Table(tuple(columns), tuple(rows), (), caption(planned, measured))
+    return Table(tuple(columns), tuple(rows), (), caption(planned, ran))
 
 
 def _cells(rows: WallRows, us: float) -> tuple[Cell, Cell]:
@@ -80,16 +79,17 @@ def _cells(rows: WallRows, us: float) -> tuple[Cell, Cell]:
 
 def table(
     planned: WallRows,
-    measured: WallRows | None = None,
+    ran: WallRows | None = None,
     selected: str = "",
     found: WallComparison | None = None,
 ) -> Table:
-    """One row a brick, planned and measured side by side; those of the selected operator first."""
+    """One row a brick, planned and as it ran side by side; those of the selected operator first."""
     order = _order(planned, selected)
     back = np.full(planned.bricks, -1)
-    if measured is not None and found is not None:
-        _, _, back = twins_us(planned, measured, found)
-    rows = tuple(_row(planned, measured, i, int(back[i])) for i in order[:MOST_ROWS].tolist())
+    if ran is not None and found is not None:
+        _, _, back = twins_us(planned, ran, found)
+    rows = tuple(_row(planned, ran, i, int(back[i])) for i in order[:MOST_ROWS].tolist())
+    kind = ran.kind if ran is not None else "measured"
     columns = (
         "worker",
         "call",
@@ -97,13 +97,13 @@ def table(
         "tasks",
         "planned start µs",
         "planned µs",
-        "measured start µs",
-        "measured µs",
+        f"{kind} start µs",
+        f"{kind} µs",
         "plan",
     )
     ops = tuple(planned.calls[planned.call[i]].ops for i in order[:MOST_ROWS].tolist())
     more = f", the first {MOST_ROWS:,} of {len(order):,} bricks" if len(order) > MOST_ROWS else ""
-    return Table(columns, rows, ops, caption(planned, measured, found) + more)
+    return Table(columns, rows, ops, caption(planned, ran, found) + more)
 
 
 def _order(rows: WallRows, selected: str) -> NDArray[np.int64]:
@@ -111,14 +111,14 @@ def _order(rows: WallRows, selected: str) -> NDArray[np.int64]:
     return np.argsort(~mine, kind="stable")
 
 
-def _row(planned: WallRows, measured: WallRows | None, i: int, j: int) -> tuple[Cell, ...]:
+def _row(planned: WallRows, ran: WallRows | None, i: int, j: int) -> tuple[Cell, ...]:
     call = planned.calls[planned.call[i]]
     should = float(planned.end[i] - planned.start[i])
     found: tuple[Cell, ...] = ("", "", "")
-    if measured is not None and j >= 0:
-        took = float(measured.end[j] - measured.start[j])
+    if ran is not None and j >= 0:
+        took = float(ran.end[j] - ran.start[j])
         error = f"{should / took - 1:+.0%}" if took else ""
-        found = (round(float(measured.start[j]), 1), round(took, 1), error)
+        found = (round(float(ran.start[j]), 1), round(took, 1), error)
     return (
         planned.lane_name(int(planned.unit[i])),
         call.label,

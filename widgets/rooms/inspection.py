@@ -248,7 +248,7 @@ def _taken(step: Candidate[bool]) -> str:
 
 
 def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
-    planned, measured = _bricks(walls.planned, operator.calls), walls.measured
+    planned, (ran, _) = _bricks(walls.planned, operator.calls), walls.ran
     if not planned:
         return _section("It is on no wall.")
     rows = []
@@ -258,7 +258,7 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
         ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
         more = " …" if len(mine) > 6 else ""
         rows.append((f"w{unit}", count_text(tasks, "task"), ranges + more))
-    kind = "planned and measured" if measured is not None else "planned"
+    kind = "planned" if ran is None else f"planned and {ran.said}"
     return _section(
         f"Rammer placed it as {count_text(len(planned), 'brick')}, {kind}.",
         ("unit", "tasks", "which"),

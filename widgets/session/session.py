@@ -14,6 +14,7 @@ from explorer.errors import BadOption, IronworksError, fault
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
+from explorer.measure.recorded_run import RecordedRun
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.runtime.control.way_times import Timed
@@ -77,11 +78,14 @@ class Session:
         hands: Hands | None = None,
         failed: IronworksError | None = None,
         coded: bool | None = None,
+        recorded: RecordedRun | None = None,
     ) -> None:
         """`failed`: the error that a compilation came no further for. `coded`: whether its code is
         generated when that is first asked for; where it is not told, only what has code has it.
+        `recorded`: a run whose wall stands under the plan where none was measured.
         """
         self.failed = failed
+        self.recorded = recorded
         self.comparing = Comparing(compare)
         self.profiling = Profiling()
         self.fitting = Fitting()
@@ -96,7 +100,8 @@ class Session:
         self._made: Arrays | None = None
         self.given = inputs
         self._coded = c.program.stage is Stage.EMITTED if coded is None else coded
-        first = Step(first_setting(c, sizes), "as compiled")
+        asked, words = (recorded.sizes, "as recorded") if recorded else ((), "as compiled")
+        first = Step(first_setting(c, {**dict(asked), **(sizes or {})}), words)
         self.steps = History((first,), first)
         self.kept = replace(kept, digest=c.model.digest)
         self.focus = kept.op
@@ -134,7 +139,7 @@ class Session:
         """Read a setting's compilation; nothing changes if that fails. `more`: with all that is
         planned beside; without where a measurement follows, which brings it.
         """
-        self.shown = shown(step.setting, more=more)
+        self.shown = shown(step.setting, more=more, recorded=self.recorded)
         self.hands.clear()
         self._made = None
         self.revision += 1
@@ -171,7 +176,7 @@ class Session:
         if of_a and step.setting != before:
             self.steps = self.steps.pin(step)
         if step.setting != before:
-            self.shown = shown(step.setting, more=False)
+            self.shown = shown(step.setting, more=False, recorded=self.recorded)
             self.revision += 1
 
     def run_once(self) -> None:
@@ -215,7 +220,7 @@ class Session:
         """
         step, us = self.steps.now, self.shown.planned_us
         if not self.runs:
-            return verdict.without_code(step, us, self.failed)
+            return verdict.without_code(step, us, self.failed, self.walls.recorded)
         return verdict.verdict(step, self.steps.pinned, us)
 
     def history(self) -> list[dict[str, Any]]:

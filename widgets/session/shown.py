@@ -8,6 +8,7 @@ from time import perf_counter
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.stage import Stage
+from explorer.measure.recorded_run import RecordedRun
 from explorer.measure.walls import compare_walls
 from widgets.model import brick_wall
 from widgets.model.brick_wall import WallRows
@@ -15,6 +16,7 @@ from widgets.model.compiled import Arrays
 from widgets.model.house import House, read
 from widgets.model.knobs import Setting, threads
 from widgets.model.on_show import Walls
+from widgets.session.recorded import recorded_wall
 from widgets.session.wall_views import WallViews
 
 MORE_UNITS = 8
@@ -55,7 +57,7 @@ class Shown:
         wall = min(runs, key=lambda w: abs(w.total_us - middle))
         compared = compare_walls(compiled.planned_wall(dict(self.setting.sizes)), wall)
         measured = brick_wall.data(wall, self.house.calls)
-        walls = Walls(self.walls.planned, measured, compared)
+        walls = replace(self.walls, measured=measured, compared=compared)
         return replace(self, views=replace(self.views, walls=walls))
 
     def with_more_units(self) -> Shown:
@@ -66,13 +68,18 @@ class Shown:
         return replace(self, views=replace(self.views, more=more))
 
 
-def shown(setting: Setting, *, more: bool = True) -> Shown:
-    """A setting's compilation, read; nothing is run. `more`: with the wall of more units."""
+def shown(setting: Setting, *, more: bool = True, recorded: RecordedRun | None = None) -> Shown:
+    """A setting's compilation, read; nothing is run. `more`: with the wall of more units;
+    `recorded`: with that of a recording, where it is of the same sizes.
+    """
     c, sizes = setting.compiled, dict(setting.sizes)
     house = read(c)
     if c.program.stage < Stage.PLANNED:
         return Shown(setting, house, WallViews(Walls(None, None), None, ()), None)
-    walls = Walls(brick_wall.data(c.planned_wall(sizes), house.calls), None)
+    planned = c.planned_wall(sizes)
+    found, beside = recorded_wall(recorded, setting, planned, house.calls)
+    rows = brick_wall.data(planned, house.calls)
+    walls = Walls(rows, None, recorded=found, recorded_compared=beside)
     others = _more_units(setting, house) if more else None
     views = WallViews(walls, others, tuple(c.schedules(sizes)))
     return Shown(setting, house, views, c.memory(sizes))

@@ -24,7 +24,7 @@ MOST_MOVES = 256
 MOST_EDITS, LONGEST_SOURCE = 16, 60_000  # of kernels whose source was edited, and of one of them
 CHOICES: dict[str, tuple[str, ...]] = {
     "stage": tuple(s.name for s in Stage),
-    "wall": ("both", "planned", "measured"),
+    "wall": ("both", "planned", "measured", "recorded"),
     "language": ("numba", "llvm", "assembly"),
     "tab": ("g", "p", "s"),
     "inspector": ("tile", "fusion", "placement", "shape", "memory", "rewrites"),

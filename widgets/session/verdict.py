@@ -10,6 +10,7 @@ from explorer.errors import IronworksError
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from widgets.draw.table import time_text
+from widgets.model.brick_wall import WallRows
 from widgets.model.compiled import Measurement
 from widgets.model.knobs import Setting
 
@@ -46,9 +47,11 @@ def _timed(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
     return {"big": f"{time_text(step.time.median_us)} a run", "small": small, "n": step.time.n}
 
 
-def without_code(step: Step, planned_us: float, failed: IronworksError | None) -> dict[str, Any]:
-    """What is known of a step that has no code to run here: a prediction, or how far it came, and
-    the error that it came no further for.
+def without_code(
+    step: Step, planned_us: float, failed: IronworksError | None, recorded: WallRows | None = None
+) -> dict[str, Any]:
+    """What is known of a step that has no code to run here: a prediction and what was recorded
+    elsewhere, or how far it came, and the error that it came no further for.
     """
     c = step.setting.compiled
     stage = c.program.stage
@@ -62,6 +65,8 @@ def without_code(step: Step, planned_us: float, failed: IronworksError | None) -
     if c.device.kind == "cpu" and stage < Stage.EMITTED:
         words = f"a prediction: compiled until {stage.name}, without code"
         return {"big": f"{us} planned", "small": words, "runs": False}
+    if recorded is not None:
+        words = f"a prediction; {recorded.said}: {time_text(recorded.total_us)}"
     return {"big": f"{us} on {c.device.name}", "small": words, "runs": False}
 
 

@@ -5,20 +5,22 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from explorer.cached_property import cached_property
 from explorer.errors import BadOption
+from explorer.measure.walls import WallComparison
 from explorer.rammer import Schedule
 from widgets.model.brick_wall import WallRows
 from widgets.model.on_show import Walls
 from widgets.rammer import wall_slices, wall_waits
 from widgets.rammer.wall_slices import Source
-from widgets.rammer.wall_table import compared_words, twins_us
+from widgets.rammer.wall_table import Times, compared_words, twins_us
 from widgets.session.questions import check_question
 
 MOST_WAITING = 64  # units whose waits are told: those of a data sheet's are millions
+WALLS = ("wall_planned", "wall_measured", "wall_recorded", "wall_more")
 MORE_BYTES = 60_000  # of the wall on other units, which is never looked at from nearer
 
 
@@ -41,30 +43,44 @@ class WallViews:
     @cached_property
     def sources(self) -> Mapping[str, Source]:
         """The walls by the names of the page's parts."""
-        planned, measured, found = self.walls.planned, self.walls.measured, self.walls.compared
-        took = should = None
-        if planned is not None and measured is not None and found is not None:
-            took, should, _ = twins_us(planned, measured, found)
-        few = planned is not None and planned.units <= MOST_WAITING
+        w = self.walls
+        took, should = _twins(w.planned, *w.ran)
+        _, recorded = _twins(w.planned, w.recorded, w.recorded_compared)
+        few = w.planned is not None and w.planned.units <= MOST_WAITING
         programs = [p for s in self.schedules for p in s.programs] if few else []
         out = {}
-        for name, rows, twin in (("planned", planned, took), ("measured", measured, should)):
+        for name, rows, twin in (
+            ("planned", w.planned, took),
+            ("measured", w.measured, should),
+            ("recorded", w.recorded, recorded),
+        ):
             if rows is not None:
-                out[f"wall_{name}"] = Source(rows, wall_waits.waits(rows, programs), twin)
+                known = programs if name != "recorded" else ()  # of its program there are none
+                waits = wall_waits.waits(rows, known)
+                out[f"wall_{name}"] = Source(rows, waits, twin, self._lanes(rows))
         if self.more is not None:
             out["wall_more"] = Source(self.more)
         return out
+
+    def _lanes(self, rows: WallRows) -> int:
+        """At most as many lanes as the plan is drawn with: of another machine there may be more
+        units.
+        """
+        planned = self.walls.planned
+        return min(wall_slices.MOST_LANES, planned.lanes if planned is not None else rows.lanes)
 
     @cached_property
     def packed(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """Descriptions by name, and the bytes of each."""
         heads: dict[str, Any] = {}
-        bodies = dict.fromkeys(("wall_planned", "wall_measured", "wall_more"), b"")
+        bodies = dict.fromkeys(WALLS, b"")
         for name, source in self.sources.items():
             budget = MORE_BYTES if name == "wall_more" else wall_slices.SLICE_BYTES
             heads[name], bodies[name] = wall_slices.packed(source, budget)
-        if self.walls.compared is not None and "wall_measured" in heads:
-            heads["wall_measured"]["compared"] = compared_words(self.walls.compared)
+        both = (self.walls.compared, self.walls.recorded_compared)
+        for name, found in zip(("wall_measured", "wall_recorded"), both):
+            if found is not None and name in heads:
+                heads[name]["compared"] = compared_words(found)
         return heads, bodies
 
     def slice(self, wall: str, **view: Any) -> Binary:
@@ -74,5 +90,15 @@ class WallViews:
             raise BadOption(f"there is no wall {str(wall)[:20]!r}")
         check_question("wall", wall_slices.Window, view)
         asked = wall_slices.window(view, source.rows.total_us)
+        asked = replace(asked, lanes=min(asked.lanes, source.lanes))
         head, body = wall_slices.sliced(source, asked)
         return Binary(head, (body,))
+
+
+def _twins(
+    planned: WallRows | None, ran: WallRows | None, found: WallComparison | None
+) -> tuple[Times | None, Times | None]:
+    """How long each planned brick took, and each of a run was planned, where both are known."""
+    if planned is None or ran is None or found is None:
+        return None, None
+    return twins_us(planned, ran, found)[:2]
