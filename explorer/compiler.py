@@ -23,7 +23,7 @@ from explorer.grinder import BothSides, Grind
 from explorer.grinder.calls.inline import inline_calls
 from explorer.grinder.update_in_place import update_in_place
 from explorer.ir.stage import Stage
-from explorer.making import Asked, made, opened
+from explorer.making import Asked, Ended, ended, made, opened
 from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
@@ -240,6 +240,34 @@ def _compiled(
     whole = asked.wanted if looks else None
     found = opened(asked, whole, again, progress, cancelled)
     return found or made(asked, whole if keeps else None, again, progress, cancelled)
+
+
+def halted(
+    model: Any,
+    target: str | PathLike[str] | Device = "cpu",
+    options: Options | None = None,
+    until: Stage | str = Stage.PLANNED,
+    check: bool = False,
+    *,
+    donate: Collection[str] = (),
+) -> tuple[Compilation, Ended] | None:
+    """Where compiling ends in an error, the compilation as far as the step before it came, and that
+    error; None where it ends in none. Arguments as `compile` takes them; no code is generated.
+    """
+    given = model if isinstance(model, Model) else load(model)
+    chosen, donated = (options or Options()).entered, _donated(given, donate)
+    device = device_of(target)
+    last = min(stage_of(until), Stage.PLANNED)
+    found = ended(_asked(given, device, chosen, last, check, donated), wanted_by())
+    if found is None:
+        return None
+    short, problem = found
+
+    def again(changed: Options, until: Stage | str | None = None) -> Compilation:
+        rest = (until or short.last, check, listener(), wanted_by(), donated, False, False)
+        return _compiled(given, device, changed, *rest)
+
+    return made(short, None, again, None, None), problem
 
 
 def _asked(

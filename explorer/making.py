@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from explorer.codegen.build import KernelCode
 from explorer.codegen.cpu.object.helper_count import HelpersAhead
 from explorer.codegen.emitted import STEP, emit, emitted
 from explorer.compilation import Compilation
 from explorer.devices.model import Device, text_of_device
+from explorer.errors import Cancelled, IronworksError, fault
 from explorer.frontends.model import Model
 from explorer.garbage import rare_collections
 from explorer.ir.program import Constant, Program
@@ -79,6 +80,40 @@ class Asked:
     def constants(self) -> Mapping[str, Constant]:
         """What the passes leave of constants, for who finds them gone."""
         return self.run()[0].constants
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The error that compiling ended in: which step raised it, and of which stage that is."""
+
+    step: str
+    stage: Stage
+    problem: IronworksError
+
+
+def ended(asked: Asked, cancelled: Cancelling | None = None) -> tuple[Asked, Ended] | None:
+    """The steps before the one that raises an error, and that error; None where all are done.
+    Those before it are remembered, so that what was compiled so far runs none of them again.
+    """
+    at, names = 0, [step.name for step in asked.steps]
+
+    def told(step: str, done: int, of: int) -> None:
+        """A step begins; its parts tell of themselves by other names."""
+        nonlocal at
+        if of == len(names) and done < of and names[done] == step:
+            at = done
+
+    try:
+        asked.run(told, cancelled)
+    except Cancelled:
+        raise
+    except Exception as problem:
+        step, before = asked.steps[at], asked.steps[:at]
+        last = before[-1].stage if before else asked.model.program.stage
+        found = fault(problem, f"the step {step.name!r}")
+        short = replace(asked, steps=before, last=last, whole=False)
+        return short, Ended(step.name, step.stage, found)
+    return None
 
 
 def opened(

@@ -70,11 +70,13 @@ def test_a_model_that_fails_opens_as_far_as_it_came(monkeypatch: pytest.MonkeyPa
         raise KeyError("planted")
 
     monkeypatch.setattr("explorer.compiler.Legalize", lambda *_: broken)
-    c, problem = opened(BERT)
-    assert isinstance(problem, InternalFault) and c.program.stage < Stage.LEGALIZED
-    session = Session(c, failed=problem)
+    c, ended = opened(BERT)
+    assert ended is not None and isinstance(ended.problem, InternalFault)
+    assert (ended.step, ended.stage) == ("legalise to kernels", Stage.LEGALIZED)
+    assert c.program.stage < Stage.LEGALIZED
+    session = Session(c, failed=ended)
     told = session.parts()["verdict"]
-    assert told["failed"] and told["small"] == problem.sentence
+    assert told["small"] == ended.problem.sentence and told["failed"]["stage"] == "LEGALIZED"
     assert "relax" in drawn(session)
     assert document(session)["answers"]["imported"]["data"]["lines"]
 

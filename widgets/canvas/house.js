@@ -1,6 +1,7 @@
 // The house: bar, stages, knobs, thread, graph, wall, program, kernel, inspector, status; one selection through all of them.
 import { h, s, put, keepKeys, roving, icon, tool, tabs, duration, plural, clamp } from "./dom.js";
 import { drawStages } from "./strip.js";
+import { failureOffer, errorOver } from "./ended.js";
 import { HINTS, keySheet, findSheet } from "./sheets.js";
 import { explained, wordSheet } from "./words.js";
 import { kernelHost, fileHost, lastOnly } from "./host.js";
@@ -30,7 +31,7 @@ export function mount(el, host) {
   const saved = host.get("state") ?? {};
   const reached = name => { const ran = (host.get("stages") ?? []).filter(c => c.ran).map(c => c.stage); return !ran.length || ran.includes(name) ? name : ran.at(-1); };
   const state = {
-    stage: reached(saved.stage ?? "RAMMED"), op: -1, step: -1, diff: saved.diff ?? false, table: saved.table ?? false, wall: saved.wall ?? "both",
+    stage: host.get("verdict")?.failed?.stage ?? reached(saved.stage ?? "RAMMED"), op: -1, step: -1, diff: saved.diff ?? false, table: saved.table ?? false, wall: saved.wall ?? "both",
     language: saved.language ?? "numba", tab: saved.tab ?? "p", inspector: saved.inspector ?? "tile", graph: saved.graph ?? "",
     room: saved.room ?? "",
   };
@@ -67,11 +68,13 @@ export function mount(el, host) {
   wall.box.append(picture);
   const blocks = flowBlocks(picture, linked, say);
   const rooms = roomsView({ host, code: columns, pictures: known, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), toStep, enter, turn: (knob, index, label) => turn(knob, index, label) }, picture);
+  const over = errorOver(), failure = () => host.get("verdict")?.failed;
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const body = h("div", { class: "body", "data-tab": state.tab },
-    pane("g", "Dataflow graph", graph.box), pane("w", "Picture", wall.box, legend), pane("p", "Program text", program.box, program.mini),
+    pane("g", "Dataflow graph", graph.box), pane("w", "Picture", wall.box, legend), pane("p", "Program text", over.box, program.box, program.mini),
     pane("s", "Generated source", source.box, source.mini), inspector.box);
-  const house = h("section", { class: "house", "aria-label": "Ironworks explorer", tabindex: 0 }, bar, gone, strip, knobs.row, line, body,
+  const offer = failureOffer(args => quietly(command("as_far", args).then(toFailure)), () => house.focus({ preventScroll: true }));
+  const house = h("section", { class: "house", "aria-label": "Ironworks explorer", tabindex: 0 }, bar, gone, strip, knobs.row, offer.box, line, body,
     h("footer", { class: "status" }, live, HINTS.map(([key, text, k]) => h("span", { class: `keyhint ${k ?? ""}` }, h("kbd", {}, key), text))));
   root.append(house);
   rooms.within(root);
@@ -150,12 +153,16 @@ export function mount(el, host) {
     const cell = (host.get("stages") ?? []).find(c => c.steps.includes(at));
     if (cell) stage(cell.stage, at);
   }
+  /** Go to the step that failed. */
+  function toFailure() { house.focus({ preventScroll: true }); if (failure()) stage(failure().stage); }
   async function text() {
     const cell = (host.get("stages") ?? []).find(c => c.stage === state.stage), number = ++reads.text;
     const steps = cell?.steps ?? [], all = host.get("steps") ?? [], at = stepOn();
     const chooser = steps.length > 1 ? h("select", { "aria-label": "Step", onchange: e => toStep(Number(e.target.value)) }, steps.map(i => h("option", { value: i, selected: i === at }, all[i]))) : h("span", { class: "s cut", style: "font-size:11px" }, !cell?.ran ? "" : at < 0 ? "as it was imported" : steps.length ? `after ${all[at]}` : `unchanged, as after ${all[at]}`);
     put(heads.p, h("h2", {}, "Program"), narrow("p"), chooser, h("span", { class: "sp" }), tabs([[false, "After"], [true, "Diff"]], state.diff, diff => { state.diff = diff; remember(); text(); }, "Program"));
-    if (cell?.ran === false) { program.show([{ mark: " ", number: 0, text: "# this stage was not run", family: "", ops: [] }], "program"); counted.program = 0; status(); return; }
+    const here = failure()?.stage === state.stage; // of a step that failed the program before it, with the error over it
+    over.show(here ? failure() : null);
+    if (cell?.ran === false && !here) { program.show([{ mark: " ", number: 0, text: "# this stage was not run", family: "", ops: [] }], "program"); counted.program = 0; status(); return; }
     try {
       const { data } = await (at < 0 ? host.ask("imported") : host.ask("program", { step: at }));
       if (number !== reads.text) return;
@@ -298,7 +305,7 @@ export function mount(el, host) {
         s("path", { d: `M${x(v.low)} 16H${x(v.high)}M${x(v.low)} 12v8M${x(v.high)} 12v8`, stroke: "var(--ink)", "stroke-width": 1.6, fill: "none" }),
         s("circle", { cx: x(v.ratio), cy: 16, r: 4, fill: v.sure ? "var(--ink)" : "var(--pane)", stroke: "var(--ink)" }),
         s("text", { x: x(1), y: 41, "text-anchor": "middle" }, "A")) : h("span"),
-      working ? h("button", { class: "btn", type: "button", title: "End this; everything stays as it was (Esc)", onclick: stop }, "Cancel") : h("button", { class: "btn", type: "button", title: "Make this the baseline (P)", disabled: !host.alive, onclick: () => command("pin") }, "Pin as A"));
+      working ? h("button", { class: "btn", type: "button", title: "End this; everything stays as it was (Esc)", onclick: stop }, "Cancel") : h("button", { class: "btn", type: "button", title: "Make this the baseline (P)", disabled: !host.alive || Boolean(v.failed), onclick: () => command("pin") }, "Pin as A"));
     knobs.verdict.setAttribute("aria-busy", String(busy > 0));
   }
 
@@ -328,13 +335,14 @@ export function mount(el, host) {
   }
   async function command(kind, args = {}) {
     busy++; house.setAttribute("aria-busy", "true"); say({ turn: "Compiling and measuring…", take: "Compiling and measuring…", take_hand: "Compiling and measuring…", pin: "Measuring A…" }[kind] ?? "Working…", true);
+    offer.hide();
     try {
       if (kind === "turn") await ahead(args);
       const { data } = await host.ask(kind, args);
       say(data?.said ?? "");
       if (data?.measure && !next) await measured().then(answer => say(answer?.data?.said ?? ""));
       return data;
-    } catch (error) { say(error.sentence ?? String(error)); throw error; } finally { ended(); }
+    } catch (error) { say(error.sentence ?? String(error)); if (kind === "turn" && host.alive) offer.make(error, args); throw error; } finally { ended(); }
   }
   /** One piece of work is over; after the last one the turn that waits begins. */
   function ended() {

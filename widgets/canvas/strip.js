@@ -17,7 +17,7 @@ export function drawStages(strip, cells, now, pick) {
 }
 
 function time(cell) {
-  if (!cell.ran) return h("span", { class: "v" }, "not run");
+  if (cell.failed || !cell.ran) return h("span", { class: "v" }, cell.failed ? "failed" : "not run");
   if (!cell.steps.length) return h("span", { class: "v" }, "as read");
   const seconds = cell.seconds < 10 ? cell.seconds.toFixed(3) : cell.seconds.toFixed(1);
   return h("span", { class: "v" }, `${seconds} s`, h("span", { class: "kp" }, cell.kept ? ", kept" : ", new"));

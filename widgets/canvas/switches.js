@@ -15,7 +15,7 @@ export function switchesView(ctx) {
     put(numbers, h("div", {}, h("dt"), h("dd", {}, "A"), h("dd", {}, "now")), data.numbers.map(([name, a, now]) => h("div", {}, h("dt", {}, name), h("dd", {}, a), h("dd", {}, now))));
   }
   function row(s, steps, i) {
-    const live = ctx.host.alive && ctx.turn, did = s.changes ? plural(s.changes, "change") : s.did ? "decided" : s.on ? "did nothing" : "";
+    const live = ctx.host.alive && ctx.turn, did = s.changes ? plural(s.changes, "change") : s.did ? "decided" : !s.on ? "" : s.ran ? "did nothing" : "not run";
     const beside = steps.filter(o => o.stage === s.stage && o.name !== s.name), before = steps[i - 1]?.stage === s.stage ? steps[i - 1].name : "";
     const labels = ["first of its stage", ...beside.map(o => `after ${o.name}`)], now = before ? labels.indexOf(`after ${before}`) : 0;
     const flip = h("input", {
@@ -24,7 +24,7 @@ export function switchesView(ctx) {
     });
     const place = h("select", { disabled: !live || !beside.length, "aria-label": `Place of ${s.name}`, onchange: () => { const at = place.selectedIndex; place.selectedIndex = now; turned("", s.place, at + 1); } }, labels.map((l, n) => h("option", { selected: n === now }, l)));
     const name = s.at >= 0 ? h("button", { class: "lk", type: "button", title: "Show what it changed", onclick: () => ctx.toStep(s.at) }, s.name) : s.name;
-    return h("tr", { class: !s.on ? "off" : s.did ? null : "idle" }, h("td", {}, flip), h("td", {}, name), h("td", {}, s.stage), h("td", {}, place), h("td", { class: "r" }, s.on ? s.seconds.toFixed(3) : ""), h("td", {}, did), h("td", {}, s.in_a ? "on" : "off"));
+    return h("tr", { class: !s.on ? "off" : s.did ? null : "idle" }, h("td", {}, flip), h("td", {}, name), h("td", {}, s.stage), h("td", {}, place), h("td", { class: "r" }, s.ran ? s.seconds.toFixed(3) : ""), h("td", {}, did), h("td", {}, s.in_a ? "on" : "off"));
   }
   /** A knob of the board at another of its values; what is refused is told here, and everything stays as it was. */
   async function turned(refused, knob, index) {

@@ -16,6 +16,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import SymbolBound, symbols_of
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
+from explorer.making import Ended
 from explorer.passes.pipeline.own_policy import policy_name
 from explorer.passes.policies import registered
 from explorer.rammer import POLICIES
@@ -27,16 +28,20 @@ from widgets.model.own_knobs import PREFIX, own_knobs
 from widgets.model.step_knobs import PLACE, SWITCH, step_knobs
 
 OFF = "off"
+SIZE = "size "  # of a symbol
 MOST_TILES = 12
 FURTHEST = 8  # an unbounded symbol goes to so many times its hint, and at least to 256
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A compilation and the sizes that it is looked at with: what knobs turn."""
+    """A compilation and the sizes that it is looked at with: what knobs turn. `ended`: the error
+    that it came no further for.
+    """
 
     compiled: Compiled
     sizes: tuple[tuple[str, int], ...]
+    ended: Ended | None = None
 
     def size(self, symbol: str) -> int:
         """The value of a symbol."""
@@ -80,39 +85,50 @@ def knobs(now: Setting, pinned: Setting, op: str = "", label: str = "") -> tuple
 
 def turned(now: Setting, knob: Knob, index: int) -> Setting:
     """The setting with one knob at another of its values; what compiling raises is raised."""
-    if not 0 <= index < len(knob.values):
-        raise BadOption(f"{knob.label} has {len(knob.values)} values", where=knob.name)
-    value, options = knob.values[index], now.compiled.options
+    if knob.name.startswith(SIZE):
+        value = _value(knob, index)
+        sizes = dict(now.sizes) | {knob.name.removeprefix(SIZE): value}
+        return replace(now, sizes=tuple(sorted(sizes.items())))
+    changed = changed_options(now, knob, index)
+    return _scheduled(now, **changed) if set(changed) == {"rammer"} else _planned(now, **changed)
+
+
+def changed_options(now: Setting, knob: Knob, index: int) -> dict[str, Any]:
+    """The groups of options that one knob at another of its values changes: none for a size."""
+    value, options = _value(knob, index), now.compiled.options
     match knob.name:
         case "threads":
-            return _scheduled(now, threads=value)
+            return {"rammer": replace(options.rammer, threads=value)}
         case "policy":
-            return _scheduled(now, policy=value)
+            return {"rammer": replace(options.rammer, policy=value)}
         case "control":
-            changed = {"grinder": replace(options.grinder, schedule=value)}
+            return {"grinder": replace(options.grinder, schedule=value)}
         case "fusion":
             off = value == OFF
             policy = options.welder.policy if off else value
-            changed = {"welder": replace(options.welder, enabled=not off, policy=policy)}
+            return {"welder": replace(options.welder, enabled=not off, policy=policy)}
         case "tile":
-            return with_tile(now, *value)
+            return _pinned(now, *value)
         case name if name.startswith(PREFIX):
-            changed = {"passes": value}
+            return {"passes": value}
         case name if name.startswith((SWITCH, PLACE)):
-            changed = {"steps": value}
+            return {"steps": value}
         case name if name.startswith(settings.SET):
-            return with_settings(now, {name.removeprefix(settings.SET): value})
+            return settings.applied(now.compiled, {name.removeprefix(settings.SET): value})
         case _:
-            symbol = knob.name.removeprefix("size ")
-            sizes = dict(now.sizes) | {symbol: value}
-            return replace(now, sizes=tuple(sorted(sizes.items())))
-    return _planned(now, **changed)
+            return {}
+
+
+def _value(knob: Knob, index: int) -> Any:
+    if not 0 <= index < len(knob.values):
+        raise BadOption(f"{knob.label} has {len(knob.values)} values", where=knob.name)
+    return knob.values[index]
 
 
 def _scheduled(now: Setting, **changed: Any) -> Setting:
     """With another schedule of the same code."""
-    c = now.compiled
-    return replace(now, compiled=c.with_options(rammer=replace(c.options.rammer, **changed)))
+    until = Stage.PLANNED if now.ended else None
+    return replace(now, compiled=now.compiled.with_options(until=until, **changed), ended=None)
 
 
 def _planned(now: Setting, **changed: Any) -> Setting:
@@ -122,7 +138,8 @@ def _planned(now: Setting, **changed: Any) -> Setting:
     c = now.compiled
     measured = getattr(c.options.rammer, "profile", None) is not None
     until = c.program.stage if measured else min(c.program.stage, Stage.PLANNED)
-    return replace(now, compiled=c.with_options(until=until, **changed))
+    until = Stage.PLANNED if now.ended else until
+    return replace(now, compiled=c.with_options(until=until, **changed), ended=None)
 
 
 def with_code(now: Setting) -> Setting:
@@ -134,11 +151,14 @@ def with_code(now: Setting) -> Setting:
 
 def with_tile(now: Setting, binding: str, tiling: Tiling | None) -> Setting:
     """The setting with a kernel's tile pinned, or left to Roller again."""
-    options = now.compiled.options
-    others = tuple(p for p in options.roller.pinned if p[0] != binding)
+    return _planned(now, **_pinned(now, binding, tiling))
+
+
+def _pinned(now: Setting, binding: str, tiling: Tiling | None) -> dict[str, Any]:
+    roller = now.compiled.options.roller
+    others = tuple(p for p in roller.pinned if p[0] != binding)
     mine = ((binding, tiling),) if tiling is not None else ()
-    pinned = replace(options.roller, pinned=(*others, *mine))
-    return _planned(now, roller=pinned)
+    return {"roller": replace(roller, pinned=(*others, *mine))}
 
 
 def with_settings(now: Setting, texts: Mapping[str, str]) -> Setting:
@@ -282,7 +302,7 @@ def _size(now: Setting, pinned: Setting, name: str) -> Knob:
     values = stops(bound, now.size(name))
     high = f" to {bound.high}" if bound.high is not None else " or more"
     return Knob(
-        f"size {name}",
+        f"{SIZE}{name}",
         f"{name}, {bound.low}{high}",
         "slider",
         values,

@@ -29,6 +29,7 @@ MODULES = (
     "knobs",
     "inspector",
     "strip",
+    "ended",
     "sheets",
     "words",
     "keep",

@@ -7,19 +7,21 @@ from __future__ import annotations
 from typing import Any
 
 from explorer.compiler import compile as compile_model
+from explorer.compiler import halted
 from explorer.errors import Cancelled, IronworksError
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.ir.stage import Stage
+from explorer.making import Ended
 from explorer.options import Options
 from widgets.model.compiled import Compiled
 
 
 def opened(
     given: Any, target: Any = "cpu", options: Options | None = None
-) -> tuple[Compiled, IronworksError | None]:
+) -> tuple[Compiled, Ended | None]:
     """A compilation as it is given; a model planned, and where that ends in an error the
-    compilation until the last stage before it, with the error.
+    compilation until the last step before it, with the error.
 
     Raises BadModelFile, UnsupportedOperator or TraceError where there is no program to show.
     """
@@ -30,20 +32,8 @@ def opened(
         return compile_model(model, target, options, until=Stage.PLANNED), None
     except Cancelled:
         raise
-    except IronworksError as problem:
-        return _until_it_ends(model, target, options, problem)
-
-
-def _until_it_ends(
-    model: Model, target: Any, options: Options | None, problem: IronworksError
-) -> tuple[Compiled, IronworksError]:
-    """Stage by stage: what a stage made is remembered, so that each of them runs once."""
-    found: Compiled | None = None
-    for stage in Stage:
-        try:
-            found = compile_model(model, target, options, until=stage)
-        except IronworksError:
-            break
-    if found is None:
-        raise problem
-    return found, problem
+    except IronworksError:
+        found = halted(model, target, options)
+        if found is None:
+            raise
+        return found

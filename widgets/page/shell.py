@@ -145,6 +145,7 @@ class House(Asked):
 CHANGES = frozenset(
     {
         "turn",
+        "as_far",
         "move_brick",
         "profile",
         "fit",

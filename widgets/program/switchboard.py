@@ -4,7 +4,7 @@ pipelines in a few numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from explorer.compilation import Compilation
 from explorer.ir.stage import Stage
@@ -26,9 +26,9 @@ ON = ("off", "on")
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step at its place. `did`: it changed something; `needed` says who cannot do without it, ""
-    where it may be left out; `knob` switches it, `place` is the knob of where it stands. `in_a`:
-    whether A has it.
+    """A step at its place. `ran`: compiling came to it; `did`: it changed something; `needed` says
+    who cannot do without it, "" where it may be left out; `knob` switches it, `place` is the knob
+    of where it stands. `in_a`: whether A has it.
     """
 
     name: str
@@ -41,6 +41,7 @@ class StepRow:
     knob: str
     place: str
     in_a: bool = True
+    ran: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Board:
 def data(c: Compiled, a: Compiled) -> Board:
     """The switchboard of a compilation, beside A's."""
     ran = {s.name: s for s in c.snapshots}
-    in_a = {s.name for s in a.snapshots}
+    in_a = {s.name for s in a.snapshots} | {s.name for s in all_steps(a) if _is_on(a, s.name)}
     if isinstance(c, Compilation):
         steps = all_steps(c)
         needed = {s.name: why_needed(steps, s.name) for s in steps}
@@ -76,7 +77,7 @@ def _row(
     name: str, stage: Stage, ran: Snapshot | None, needed: str, own: bool, c: Compiled
 ) -> StepRow:
     knob = f"{PREFIX if own else SWITCH}{name}"
-    on = ran is not None
+    on = ran is not None or _is_on(c, name)
     if name == WELD and needed and isinstance(c, Compilation):
         knob, needed, on = "fusion", "", on and c.options.welder.enabled
     return StepRow(
@@ -89,14 +90,17 @@ def _row(
         needed,
         knob,
         f"{PLACE}{name}",
+        ran=ran is not None,
     )
 
 
+def _is_on(c: Compiled, name: str) -> bool:
+    """Whether a step of the pipeline is not switched off, whether or not compiling came to it."""
+    return isinstance(c, Compilation) and name not in c.options.steps.off
+
+
 def _beside(row: StepRow, in_a: set[str]) -> StepRow:
-    return StepRow(
-        row.name, row.stage, row.on, row.seconds, row.changes, row.did, row.needed, row.knob,
-        row.place, row.name in in_a,
-    )  # fmt: skip
+    return replace(row, in_a=row.name in in_a)
 
 
 def _numbers(a: Compiled, c: Compiled) -> list[tuple[str, str, str]]:
@@ -127,15 +131,19 @@ def table(board: Board) -> Table:
 def _said(s: StepRow) -> str:
     if s.needed:
         return f"cannot be left out: {s.needed}"
-    return "" if s.did or not s.on else "did nothing"
+    if not s.on or s.did:
+        return ""
+    return "did nothing" if s.ran else "not run"
 
 
 def caption(board: Board) -> str:
     """How many steps did something, and how many are off."""
     on = [s for s in board.steps if s.on]
     off = len(board.steps) - len(on)
-    idle = sum(not s.did for s in on)
-    return f"{len(on)} steps, {idle} of them did nothing; {off} off"
+    idle = sum(s.ran and not s.did for s in on)
+    left = sum(not s.ran for s in on)
+    rest = f", {left} were not run" if left else ""
+    return f"{len(on)} steps, {idle} of them did nothing{rest}; {off} off"
 
 
 def figure(board: Board) -> Svg:
@@ -150,7 +158,7 @@ def figure(board: Board) -> Svg:
         if not s.on:
             marks.append(rect(30, y + 8, 6.2 * len(s.name), 1, "var(--ink3)"))
         marks.append(label(250, y + 12, s.stage, "q"))
-        marks.append(label(430, y + 12, f"{s.seconds:.3f} s" if s.on else "", style, anchor="end"))
+        marks.append(label(430, y + 12, f"{s.seconds:.3f} s" if s.ran else "", style, anchor="end"))
         said = _said(s) or (f"{s.changes} changes" if s.changes else "decided" if s.did else "")
         marks.append(label(446, y + 12, fit(said, WIDTH - 456), style, title=said))
         y += LINE

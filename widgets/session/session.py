@@ -13,6 +13,7 @@ from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, IronworksError, fault
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.stage import Stage
+from explorer.making import Ended
 from explorer.measure.compare import Comparison
 from explorer.measure.recorded_run import RecordedRun
 from explorer.measure.this_machine.this_cpu import this_cpu
@@ -34,7 +35,7 @@ from widgets.model.step_knobs import HIDDEN, is_default
 from widgets.rammer import wall_hand
 from widgets.roller.view import rolled
 from widgets.rooms import gallery
-from widgets.session import answers, edits, state, verdict
+from widgets.session import answers, edits, ended, state, verdict
 from widgets.session import replayed_moves as by_hand
 from widgets.session import replayed_settings as again
 from widgets.session.history import History
@@ -76,7 +77,7 @@ class Session:
         compare: Callable[..., Comparison] = compare,
         timer: Timer = timed,
         hands: Hands | None = None,
-        failed: IronworksError | None = None,
+        failed: Ended | None = None,
         coded: bool | None = None,
         recorded: RecordedRun | None = None,
     ) -> None:
@@ -84,7 +85,6 @@ class Session:
         generated when that is first asked for; where it is not told, only what has code has it.
         `recorded`: a run whose wall stands under the plan where none was measured.
         """
-        self.failed = failed
         self.recorded = recorded
         self.comparing = Comparing(compare)
         self.profiling = Profiling()
@@ -101,7 +101,8 @@ class Session:
         self.given = inputs
         self._coded = c.program.stage is Stage.EMITTED if coded is None else coded
         asked, words = (recorded.sizes, "as recorded") if recorded else ((), "as compiled")
-        first = Step(first_setting(c, {**dict(asked), **(sizes or {})}), words)
+        at = first_setting(c, {**dict(asked), **(sizes or {})})
+        first = Step(replace(at, ended=failed), words)
         self.steps = History((first,), first)
         self.kept = replace(kept, digest=c.model.digest)
         self.focus = kept.op
@@ -152,7 +153,8 @@ class Session:
         """
         device = self.now.compiled.device
         changed = getattr(device, "base", None) is not None
-        return self._coded and (not changed or runs_on(device, this_cpu()))
+        runs = self._coded and (not changed or runs_on(device, this_cpu()))
+        return runs and self.now.ended is None
 
     @property
     def inputs(self) -> Arrays:
@@ -192,6 +194,7 @@ class Session:
         """Every JSON part of the house."""
         return {
             **self.house.parts,
+            "stages": ended.marked(self.house.parts["stages"], self.now.ended),
             "knobs": knob_parts(self.knobs()),
             "walls": self.shown.views.packed[0],
             "verdict": self.verdict(),
@@ -220,7 +223,7 @@ class Session:
         """
         step, us = self.steps.now, self.shown.planned_us
         if not self.runs:
-            return verdict.without_code(step, us, self.failed, self.walls.recorded)
+            return verdict.without_code(step, us, self.walls.recorded)
         return verdict.verdict(step, self.steps.pinned, us)
 
     def history(self) -> list[dict[str, Any]]:
@@ -237,6 +240,7 @@ class Session:
             **{name: partial(reader, self) for name, reader in answers.READERS.items()},
             "begin_turn": self.begin_turn,
             "turn": self.turn,
+            "as_far": self.as_far,
             "wall": self.slice,
             "move_brick": self.move_brick,
             "begin_fit": lambda: self.fitting.start(self.now, self.bench.jobs),
@@ -312,6 +316,13 @@ class Session:
         """Turn a knob: compile what follows from it and plan the wall; measuring comes after."""
         mine = self._knob(knob, index, label)
         return self._go(Step(self.turning.take(self.now, mine, index), said(mine, index)))
+
+    def as_far(self, knob: str, index: int, label: str = "") -> Any:
+        """Show how far compiling comes with a knob at a value that it ends in an error with."""
+        mine = self._knob(knob, index, label)
+        at = ended.as_far(self.now, mine, index)
+        self._go(Step(at, f"{said(mine, index)}: failed"))
+        return {"said": self.verdict()["big"]}
 
     def _knob(self, knob: str, index: int, label: str) -> Knob:
         """The knob; `label` is what its value was called when chosen: it may have gone since."""
@@ -552,6 +563,8 @@ class Session:
 
     def pin(self) -> Any:
         """Make the setting on show the one that others are compared with from now on."""
+        if self.now.ended is not None:
+            raise BadOption("nothing is compared with what failed", try_="undo it first")
         self._with_code()
         step = self.steps.now
         if step.time is None and self.runs:

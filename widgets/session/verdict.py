@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from explorer.errors import IronworksError
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from widgets.draw.table import time_text
 from widgets.model.brick_wall import WallRows
 from widgets.model.compiled import Measurement
 from widgets.model.knobs import Setting
+from widgets.session.ended import told
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,16 @@ def _timed(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
     return {"big": f"{time_text(step.time.median_us)} a run", "small": small, "n": step.time.n}
 
 
-def without_code(
-    step: Step, planned_us: float, failed: IronworksError | None, recorded: WallRows | None = None
-) -> dict[str, Any]:
+def without_code(step: Step, planned_us: float, recorded: WallRows | None = None) -> dict[str, Any]:
     """What is known of a step that has no code to run here: a prediction and what was recorded
     elsewhere, or how far it came, and the error that it came no further for.
     """
     c = step.setting.compiled
     stage = c.program.stage
-    if failed is not None:
-        big = f"came as far as {stage.name}"
-        return {"big": big, "small": failed.sentence, "runs": False, "failed": True}
+    if (ended := step.setting.ended) is not None:
+        big = f"stopped at {ended.step}"
+        small = ended.problem.sentence
+        return {"big": big, "small": small, "runs": False, "failed": told(ended)}
     if stage < Stage.PLANNED:
         words = "nothing runs before code is generated: compile without `until`"
         return {"big": f"compiled until {stage.name}", "small": words, "runs": False}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from explorer.errors import Cancelled, IronworksError
 from explorer.ops.reference.unwanted import cancellable
 from explorer.passes.pipeline.progress import telling
 from widgets.model.knob import Knob
@@ -19,7 +20,7 @@ class Turning:
     """What a turn came to, until it is taken."""
 
     def __init__(self) -> None:
-        self._ahead: tuple[Setting, str, Any, Setting] | None = None
+        self._ahead: tuple[Setting, str, Any, Setting | IronworksError] | None = None
 
     def start(self, now: Setting, knob: Knob, index: int, jobs: Jobs) -> dict[str, Any]:
         """Begin to compile with one knob at another of its values; `over` where that is done."""
@@ -28,9 +29,15 @@ class Turning:
             def told(step: str, done: int, of: int) -> None:
                 job.what, job.done, job.of = step, done, of
 
-            with telling(told), cancellable(job.stop.is_set):
-                found = turned(now, knob, index)
-            self._ahead = now, knob.name, knob.values[index], found
+            value = knob.values[index] if 0 <= index < len(knob.values) else None
+            try:
+                with telling(told), cancellable(job.stop.is_set):
+                    found: Setting | IronworksError = turned(now, knob, index)
+            except Cancelled:
+                raise
+            except IronworksError as problem:
+                found = problem  # for who takes it: it is not compiled twice to be told
+            self._ahead = now, knob.name, value, found
 
         job = jobs.start(1, work)
         return {"job": job, "over": jobs.wait(job, AT_ONCE)["over"]}
@@ -41,5 +48,7 @@ class Turning:
         if ahead is not None and 0 <= index < len(knob.values):
             before, name, value, found = ahead
             if (before, name, value) == (now, knob.name, knob.values[index]):
+                if isinstance(found, IronworksError):
+                    raise found
                 return found
         return turned(now, knob, index)

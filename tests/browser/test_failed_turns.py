@@ -1,0 +1,63 @@
+"""A step that fails after a switch: the program before it is offered, shown with the error over it,
+and left again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.over_session import house as house_of
+from tests.widgets.test_failed_turns import own_registry, session
+from widgets.session.session import Session
+
+__all__ = ["own_registry", "session"]
+
+pytestmark = pytest.mark.browser
+CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
+OFFER, OVER = "#room .offer", "#room .pp .over"
+
+
+def switch(page: Page) -> None:
+    page.locator(".stage[data-stage=LEGALIZED]").click()
+    page.locator(".pw .ph [role=tab]", has_text="Step").click()
+    page.locator('.pw .rbar [data-tab="switchboard"]').click()
+    page.get_by_label("fold copies into kernels is on").click()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (900, "dark")])
+def test_a_switch_with_which_compiling_fails_offers_the_program_before_the_error(
+    browser: Browser, tmp_path: Path, session: Session, width: int, scheme: str
+) -> None:
+    with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
+        switch(page)
+        page.wait_for_selector(f"{OFFER}:visible")
+        assert "a copy" in page.inner_text(f"{OFFER} [role=alert]")
+        assert session.now.ended is None and not page.is_visible(OVER)
+        page.locator(f"{OFFER} button", has_text="Leave it").click()
+        assert not page.is_visible(OFFER)
+        switch(page)
+        page.locator(f"{OFFER} button", has_text="Look at the program").click()
+        page.wait_for_selector(f"{OVER}:visible")
+        assert not page.is_visible(OFFER) and session.now.ended is not None
+        over = page.inner_text(OVER)
+        assert over.startswith("Stopped at few: ") and "a copy" in over
+        assert page.locator("#room .pp .ln").count() > 10  # the program as far as it came
+        assert page.locator(".stage[data-stage=LEGALIZED] .ck.bad").count() == 1
+        assert "not run" in page.inner_text(".stage[data-stage=WELDED]")
+        assert page.locator("#room .verdict .far").inner_text() == session.verdict()["small"]
+        page.evaluate("driver.select(12)")
+        page.wait_for_selector("#room .pp .ln.lit, #room .pp .ln.sel, #room .pp .lit")
+        assert page.evaluate(CLIPPED) == []
+        page.locator("#room .stage[data-stage=TYPED]").click()
+        page.wait_for_selector(OVER, state="hidden")
+        page.locator("#room .bar .name").click()
+        page.keyboard.press("u")
+        page.wait_for_function("driver.wall.bricks() > 0")
+        assert session.now.ended is None and not page.is_visible(OVER)
+        page.locator("#room .stage[data-stage=LEGALIZED]").click()
+        page.wait_for_timeout(200)
+        assert not page.is_visible(OVER)
