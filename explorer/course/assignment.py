@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from explorer.course.cells import Kind, cells, markdown, notebook, raw
-from explorer.course.checking import Verdict, exercise, grade
+from explorer.course.checking import Verdict, exercise, grade, unmade
 from explorer.course.exercise import Exercise
 from explorer.course.exercises import EXERCISES
 from explorer.errors import BadOption
@@ -87,29 +87,25 @@ def _answer(cell: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _verdict(name: str, source: str, seed: int) -> Verdict:
     def run(tell: Any) -> None:
-        file = f"<cell answer-{name}>"
-        space: dict[str, Any] = {"__name__": "__main__"}
-        try:
-            exec(compile(source, file, "exec"), space)
-            answer = space[exercise(name).answer]
-        except NotImplementedError as problem:
-            answer = _raising(problem)
-        except (Exception, SystemExit) as problem:  # a student's cell may raise anything
-            answer = _raising(RuntimeError(f"the cell fails: {problem!r}{at_line(problem)}"))
-        tell(json.dumps(grade(name, answer, seed).as_json()))
+        tell(json.dumps(_judged(name, source, seed).as_json()))
 
     try:
         (told,) = in_helper(run, CELL_LIMITS)
     except Ended as ended:
-        return grade(name, _raising(RuntimeError(f"the cell {ended.why}")), seed)
+        return unmade(name, f"the cell {ended.why}")
     return Verdict.of_json(json.loads(told))
 
 
-def _raising(problem: Exception) -> Any:
-    def answer(*_: Any, **__: Any) -> Any:
-        raise problem
-
-    return answer
+def _judged(name: str, source: str, seed: int) -> Verdict:
+    space: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        exec(compile(source, f"<cell answer-{name}>", "exec"), space)
+        answer = space[exercise(name).answer]
+    except NotImplementedError:
+        return unmade(name)
+    except (Exception, SystemExit) as problem:  # a student's cell may raise anything
+        return unmade(name, f"the cell fails: {problem!r}{at_line(problem)}")
+    return grade(name, answer, seed)
 
 
 def table(grades: Sequence[Mapping[str, Any]]) -> str:

@@ -105,6 +105,17 @@ def grade(name: str, answer: Any, seed: int) -> Verdict:
     return _judged(asked, answer, asked.checks, seed, True)
 
 
+def unmade(name: str, why: str = "") -> Verdict:
+    """The verdict of a cell that makes no answer: not attempted, unless it says why it fails."""
+    outcome: Outcome = "wrong" if why else "not attempted"
+    rest: Outcome = "not run" if why else "not attempted"
+    results = tuple(
+        Result(c.words, rest if n else outcome, 0, c.points, "" if n else why)
+        for n, c in enumerate(exercise(name).checks)
+    )
+    return Verdict(name, results, True)
+
+
 def expect(name: str, answer: Any, number: int, seed: int = VISIBLE_SEED) -> None:
     """Raises AssertionError unless an answer passes one check: what other graders run."""
     asked = exercise(name)

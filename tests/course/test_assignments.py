@@ -12,10 +12,12 @@ from typing import Any
 import nbformat
 import pytest
 
+from explorer.course import assignment as grading
 from explorer.course.__main__ import main
 from explorer.course.assignment import assignment
 from explorer.course.cells import Kind, cells
 from explorer.course.exercises import EXERCISES
+from explorer.trial.helper import Limits
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted({e.chapter for e in EXERCISES.values()})
@@ -82,17 +84,23 @@ def test_what_is_no_submission_is_one_line(
     assert main(["build", "99"]) == 2
 
 
-def test_a_cell_that_fails_or_never_ends_costs_its_own_points(tmp_path: Path) -> None:
-    from explorer.course.assignment import graded
-
-    made = assignment("11", "student")
-    for text, why in (("1 / 0", "the cell fails: ZeroDivisionError"), ("x = 1", "KeyError")):
+@pytest.mark.parametrize(("chapter", "name"), [("08", "measuring"), ("11", "vjp")])
+def test_a_cell_that_fails_or_never_ends_costs_its_own_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chapter: str, name: str
+) -> None:
+    monkeypatch.setattr(grading, "CELL_LIMITS", Limits(seconds=1.0))
+    made = assignment(chapter, "student")
+    for text, why in (
+        ("1 / 0", "the cell fails: ZeroDivisionError"),
+        ("x = 1", "KeyError"),
+        ("while True: pass", "the cell took more than 1 s"),
+    ):
         for cell in made["cells"]:
-            if cell["id"] == "answer-vjp":
+            if cell["id"] == f"answer-{name}":
                 cell["source"] = text
         path = tmp_path / "a.ipynb"
         path.write_text(json.dumps(made))
-        found = graded(path, 1)
+        found = grading.graded(path, 1)
         assert found["points"] == 0 and why in str(found)
 
 
