@@ -19,6 +19,7 @@ from explorer.ops import own_operators
 from explorer.passes.pipeline import registry
 from explorer.trial.helper import Limits
 from tests.course.answers import WRONG, made
+from widgets.rooms import gallery, own_picture
 
 SEED = 11
 
@@ -28,6 +29,8 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """What a cell registers is gone afterwards, and the log lies elsewhere."""
     monkeypatch.setenv("IRONWORKS_COURSE_LOG", str(tmp_path / "log.jsonl"))
     monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    monkeypatch.setattr(gallery, "PICTURES", gallery.PICTURES)
+    monkeypatch.setattr(own_picture, "_own", dict(own_picture._own))
     yield
     for name in list(own_operators.own_operators()):
         own_operators.forget(name)
@@ -69,30 +72,30 @@ def test_every_exercise_has_three_wrong_answers_hints_and_hidden_checks() -> Non
 
 
 def test_visible_checks_are_never_called_all(tmp_path: Path) -> None:
-    answer = made(tmp_path, "vjp", EXERCISES["vjp"].solution)
-    said = str(course.check("vjp", answer))
+    answer = made(tmp_path, "measuring", EXERCISES["measuring"].solution)
+    said = str(course.check("measuring", answer))
     assert "3 of 3 visible checks passed" in said and "These are not all" in said
-    assert "visible" not in str(course.grade("vjp", answer, SEED))
+    assert "visible" not in str(course.grade("measuring", answer, SEED))
 
 
 def test_an_answer_that_never_ends_or_crashes_is_a_sentence_and_the_rest_is_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = replace(EXERCISES["vjp"], limits=Limits(seconds=0.3))
-    monkeypatch.setattr(checking, "EXERCISES", {"vjp": short})
-    endless = "def softmax_vjp(x, g):\n    while True:\n        pass\n"
-    found = course.check("vjp", made(tmp_path, "vjp", endless))
+    short = replace(EXERCISES["measuring"], limits=Limits(seconds=0.3))
+    monkeypatch.setattr(checking, "EXERCISES", {"measuring": short})
+    endless = "def verdict(x, y):\n    while True:\n        pass\n"
+    found = course.check("measuring", made(tmp_path, "measuring", endless))
     assert [r.outcome for r in found.results] == ["wrong", "not run", "not run"]
     assert re.match(r"it took more than 0.3 s, at line [23] of the cell", found.results[0].said)
-    crash = "import ctypes\n\n\ndef softmax_vjp(x, g):\n    ctypes.string_at(0)\n"
-    found = course.check("vjp", made(tmp_path, "vjp", crash))
+    crash = "import ctypes\n\n\ndef verdict(x, y):\n    ctypes.string_at(0)\n"
+    found = course.check("measuring", made(tmp_path, "measuring", crash))
     assert found.results[0].said == "it crashed its process (SIGSEGV)"
 
 
 def test_an_error_of_an_answer_names_the_line_of_its_cell(tmp_path: Path) -> None:
-    text = "def softmax_vjp(x, g):\n    return x / y\n"
-    found = course.check("vjp", made(tmp_path, "vjp", text))
-    said = "NameError: name 'y' is not defined, at line 2 of the cell (`return x / y`)"
+    text = "def verdict(x, y):\n    return x / z\n"
+    found = course.check("measuring", made(tmp_path, "measuring", text))
+    said = "NameError: name 'z' is not defined, at line 2 of the cell (`return x / z`)"
     assert found.results[0].said == said
 
 

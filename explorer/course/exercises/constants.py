@@ -64,12 +64,11 @@ def _held_out(answer: Any, seed: int, noise: float, most: float) -> None:
         )
 
 
-def _three(answer: Any) -> tuple[float, float, float]:
-    try:
-        launch, gflops, gb = (float(v) for v in answer)
-    except (TypeError, ValueError):
-        require(False, f"three numbers are wanted, and it gives {answer!r}"[:200])
-        raise
+def _three(there: Any) -> tuple[float, float, float]:
+    """The constants of a machine, all units together."""
+    require(isinstance(there, Device), f"a machine is wanted, and it gives {there!r}"[:200])
+    launch, gflops = there.launch_us, there.reached_gflops_per_unit * there.units
+    gb = there.levels[-1].alone_gb_per_s * there.units
     right = launch >= 0 and gflops > 0 and gb > 0
     require(right, f"a launch is 0 us or more, and speeds are above 0: {launch}, {gflops}, {gb}")
     return launch, gflops, gb
@@ -98,7 +97,7 @@ _SUMS: dict[int, Any] = {
 
 
 def _simulated(answer: Any, seed: int) -> None:
-    """The constants of a simulated machine, put into its sheet: kernels it did not see."""
+    """Kernels of a simulated machine are timed; others are compiled for what the answer makes."""
     rng = np.random.default_rng(seed)
     secret = _other(float(rng.uniform(2, 9)), float(rng.uniform(0.5, 2)))
     rows = [
@@ -106,24 +105,43 @@ def _simulated(answer: Any, seed: int) -> None:
         for a in _SUMS
         for n in ((2 + a) << 20, (7 + 3 * a) << 20)
     ]
-    launch, _, gb = _three(answer(rows))
-    base = device("v100")
-    sheet = _other(launch, gb / (base.levels[-1].alone_gb_per_s * base.units))
+    sheet = answer(rows)
+    launch, _, gb = _three(sheet)
     for n in (1 << 22, 1 << 25):
         was, told = _simulated_us(1, n, secret), _simulated_us(1, n, sheet)
         require(
             abs(told / was - 1) <= 0.1,
-            f"a map of {n:,} elements takes {was:.1f} us there, and {told:.1f} us by the sheet "
+            f"a map of {n:,} elements takes {was:.1f} us there, and {told:.1f} us by the machine "
             f"with a launch of {launch:.1f} us and {gb:.0f} GB/s",
         )
 
 
 _HEAD = '''\
+from dataclasses import replace
+
 import numpy as np
+
+import explorer
 
 
 def constants(rows):
     """(launch in us, GFLOP/s, GB/s) from rows of (operations, bytes, us)."""
+'''
+
+_REST = '''
+
+def machine(rows):
+    """A machine like the V100 with these constants: `compile(model, target=machine(rows))`."""
+    launch, gflops, gb = constants(rows)
+    base = explorer.device("v100")
+    far = replace(base.levels[-1], alone_gb_per_s=gb / base.units)
+    return replace(
+        base,
+        name="mine",
+        launch_us=launch,
+        unit_gflops=gflops / base.units,
+        levels=(*base.levels[:-1], far),
+    )
 '''
 
 EXERCISE = Exercise(
@@ -133,9 +151,10 @@ EXERCISE = Exercise(
     goal="A kernel takes `launch + max(operations / gflops, bytes / gb) / 1000` microseconds. "
     "Write `constants(rows)`, that finds all three numbers from kernels that were timed, so that "
     "others are predicted: within 1 % without noise, within 15 % where each time is off by 2 %. It "
-    "may be that all of them wait for memory.",
-    answer="constants",
-    stub=_HEAD + "    raise NotImplementedError\n",
+    "may be that all of them wait for memory. `machine(rows)` makes a target of them: with it a "
+    "model is compiled, tiled and planned for the machine that was timed.",
+    answer="machine",
+    stub=_HEAD + "    raise NotImplementedError\n" + _REST,
     solution=_HEAD
     + """\
     flops, size, us = np.array(sorted(rows, key=lambda r: r[0] / r[1]), dtype=float).T
@@ -155,7 +174,8 @@ EXERCISE = Exercise(
             best = (off, found)
     launch, per_flop, per_byte = best[1]
     return launch, 1 / per_flop, 1 / per_byte
-""",
+"""
+    + _REST,
     hints=(
         "If you knew which kernels wait for memory, the three numbers were a linear fit.",
         "Sorted by operations a byte, those that wait for memory come first: try every split.",
@@ -166,7 +186,7 @@ EXERCISE = Exercise(
             "kernels that it did not see, without noise", 2, lambda a, s: _held_out(a, s, 0, 0.01)
         ),
         Check("with noise", 1, lambda a, s: _held_out(a, s, 0.02, 0.15)),
-        Check("the sheet of a simulated machine", 2, _simulated),
+        Check("models compiled for a simulated machine, as a target", 2, _simulated),
         Check("other machines", 1, lambda a, s: _held_out(a, s + 1, 0.02, 0.15), True),
     ),
     exit_question="Which of the three would you trust least, and which kernel would you time next?",

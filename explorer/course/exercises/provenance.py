@@ -1,4 +1,4 @@
-"""Which kernel computes an operator of the model."""
+"""A picture of one's own: how many kernels compute each operator of the model."""
 
 from __future__ import annotations
 
@@ -7,55 +7,79 @@ from typing import Any
 from explorer.compiler import compile
 from explorer.course.exercise import Check, Exercise, require
 
-SMALL = ("zoo:small_nerf", "zoo:tiny_skip")
-LARGER = ("zoo:tiny_bert", "zoo:tiny_resnet18")
+SMALL = ("zoo:small_nerf", "zoo:small_looped_lstm")
+LARGER = ("zoo:tiny_bert", "zoo:tiny_gpt2")
 
 
-def _all_operators(answer: Any, models: tuple[str, ...]) -> None:
+def _rows(answer: Any, model: str) -> tuple[list[tuple[str, float]], dict[str, set[str]]]:
+    """What the picture shows of a model, and the kernels of each operator as they are."""
+    c = compile(model, until="planned")
+    calls = c.program.kernel_calls
+    want = {s.name: {k.name for k in calls if s.name in k.origin} for s in c.program.sources}
+    return [(str(name), float(number)) for name, number in answer(c)], want
+
+
+def _counted(answer: Any, models: tuple[str, ...]) -> None:
     for model in models:
-        c = compile(model, until="planned")
-        for source in c.program.sources:
-            want = {b.name for b in c.program.kernel_calls if source.name in b.origin}
-            got = answer(c, source.name)
-            same = set(got) == want
-            require(same, f"{model}, {source.name}: expected {sorted(want)}, found {sorted(got)}")
+        rows, want = _rows(answer, model)
+        for name, number in rows:
+            require(name in want, f"{model}: it has no operator {name!r}")
+            kernels = sorted(want[name])
+            require(
+                number == len(kernels),
+                f"{model}, {name}: it shows {number:g}, and {len(kernels)} compute it: {kernels}",
+            )
 
 
-def _unknown(answer: Any, seed: int) -> None:
-    c = compile(SMALL[0], until="planned")
-    require(not answer(c, "no such operator"), "an operator that is not there has no kernel")
+def _each_once(answer: Any, models: tuple[str, ...]) -> None:
+    for model in models:
+        rows, want = _rows(answer, model)
+        names = [name for name, _ in rows]
+        missing = [name for name in want if name not in names]
+        require(not missing, f"{model}: no row for {', '.join(missing[:3])}")
+        require(names == list(want), f"{model}: a row each is wanted, in the order of the model")
 
+
+def _larger(answer: Any, seed: int) -> None:
+    _counted(answer, LARGER)
+    _each_once(answer, LARGER)
+
+
+_HEAD = '''\
+import widgets
+
+
+@widgets.picture("kernels_of", title="Kernels of each operator", unit="kernels")
+def kernels_of(c):
+    """(name, number of kernels) of each source operator, in the order of the model."""
+'''
 
 EXERCISE = Exercise(
     name="provenance",
     chapter="00_tour",
-    title="From an operator to its kernels",
-    goal="Write `kernels_of(c, name)`: the set of names of the kernel calls that a source "
-    "operator of "
-    "the model became part of. An operator that was folded away has none.",
+    title="Your picture: the kernels of each operator",
+    goal="Write the rows of a picture, `kernels_of(c)`: for each source operator of the model, in "
+    "its order, a pair of its name and of how many kernels compute a part of it. An operator that "
+    "was folded away has none. From then on every house has it as a tab, with its table, and "
+    "`widgets.show(c, 'kernels_of')` shows it alone.",
     answer="kernels_of",
-    stub='''\
-def kernels_of(c, name):
-    """The names of the kernel calls that the source operator `name` is part of."""
-    raise NotImplementedError
-''',
-    solution='''\
-def kernels_of(c, name):
-    """The names of the kernel calls that the source operator `name` is part of."""
-    return {call.name for call in c.program.kernel_calls if name in call.origin}
-''',
+    stub=_HEAD + "    raise NotImplementedError\n",
+    solution=_HEAD
+    + """\
+    calls = c.program.kernel_calls
+    return [(s.name, sum(s.name in call.origin for call in calls)) for s in c.program.sources]
+""",
     hints=(
-        "`c.program.kernel_calls` are the calls that are left after every step.",
-        "Each call has an `origin`: the set of the source operators that it computes.",
+        "`c.program.sources` are the operators, and `c.program.kernel_calls` the calls that are "
+        "left after every step.",
+        "Each call has an `origin`: the set of the names of the source operators that it computes.",
         "A welded call has several operators in its origin, and an operator may be in "
-        "several calls.",
+        "several calls: count those that it is in.",
     ),
     checks=(
-        Check("every operator of two small models", 2, lambda a, seed: _all_operators(a, SMALL)),
-        Check("an operator that is not there", 1, _unknown),
-        Check(
-            "every operator of two other models", 2, lambda a, s: _all_operators(a, LARGER), True
-        ),
+        Check("the numbers of two small models", 2, lambda a, seed: _counted(a, SMALL)),
+        Check("each operator once, in order", 1, lambda a, seed: _each_once(a, SMALL)),
+        Check("two other models", 2, _larger, True),
     ),
     exit_question="Why may one operator be part of several kernels?",
 )
