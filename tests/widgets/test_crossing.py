@@ -142,3 +142,13 @@ def test_a_model_without_a_loop_says_so() -> None:
     session.time_shown(gallery.named("crossing"), "")
     assert "No loop" in crossing_picture.PICTURE.draw(session, "")[1].title
     assert widgets.data(c, "crossing") == ()
+
+
+def test_a_page_without_a_kernel_has_what_was_asked_for_first_and_whole(session: Session) -> None:
+    """With what the clock said, which stands at the end of its table."""
+    c = session.now.compiled
+    given = {"x": np.ones((30, 16), "f4")}
+    room: Any = widgets.show(c, "crossing", sizes={"n": 30}, inputs=given, measured=True)
+    bundle: Any = room._repr_mimebundle_()
+    text = (bundle[0] if isinstance(bundle, tuple) else bundle)["text/plain"]
+    assert text.startswith("loop: ") and ", measured" in text.partition("\n\n")[0]

@@ -216,7 +216,8 @@ class Rooms(Asked):
 
     def __init__(self, session: Session, first: Picture, op: str) -> None:
         pictures = gallery.beside(first)
-        self.still = [p for p in pictures if p is first or p.family]  # the others are for the page
+        others = [p for p in pictures if p is not first and p.family]  # the rest is for the page
+        self.still = [first, *others]
         names = [o.name for o in session.house.operators]
         mine = _about(session, first, op)
         title = f"{SYSTEMS.get(first.stage, 'Steps')}, {session.now.compiled.model.name}"
@@ -228,10 +229,13 @@ class Rooms(Asked):
         self.on_msg(self._asked)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        """The live rooms; and for pages without a kernel all pictures below each other."""
+        """The live rooms; and for pages without a kernel all pictures below each other, the one
+        that was asked for first, with more of its table.
+        """
         bundle = super()._repr_mimebundle_(**kwargs)
         found = [gallery.picture(p.name, self.session, self.mine) for p in self.still]
-        text = "\n\n".join(table.text(12) for _, table in found)
+        (_, first), *others = found
+        text = "\n\n".join((first.text(), *(table.text(12) for _, table in others)))
         return _with_still(bundle, stacked([figure for figure, _ in found]), text)
 
 
