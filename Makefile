@@ -23,7 +23,7 @@ stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cu
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 
-.PHONY: help lab test test-all check fuzz bench-gpu bench-ui lint report docs lock browser clean
+.PHONY: help lab test test-all check fuzz bench-gpu bench-ui bench-course lint report docs lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
@@ -33,6 +33,7 @@ help:
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
 	@echo 'make bench-gpu the GPU of this machine: right answers, kernels and programs against PyTorch'
 	@echo 'make bench-ui how long a reader waits in the house: first picture, knobs, a large graph, memory'
+	@echo 'make bench-course every notebook on one core, in 2 GB: seconds and memory of each'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
 	@echo 'make docs     the site of docs/, in build/site'
 	@echo 'make lock     takes the newest versions that pyproject.toml allows'
@@ -81,6 +82,9 @@ bench-gpu: $(DEV)
 
 bench-ui: $(DEV)
 	$(BIN)/python -m tests.benchmarks.house $(BENCH_FLAGS) < /dev/null
+
+bench-course: $(RUNTIME)
+	$(BIN)/python -m tests.benchmarks.course $(BENCH_FLAGS) < /dev/null
 
 # Chromium comes from the system's packages where we may install; pytest says so again at its end.
 # Its shell without windows draws the same pages in less time.
