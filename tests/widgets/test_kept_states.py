@@ -46,6 +46,9 @@ def a_state(r: random.Random) -> State:
             for _ in range(r.randint(0, 5))
         ),
         edits=tuple((words(r), words(r), words(r, 400)) for _ in range(r.randint(0, 3))),
+        time=r.choice(
+            [(), ("AMD EPYC, 2 cores", r.random() * 1e5, 0.0, 1e12, r.randint(1, 10**9))]
+        ),
     )
 
 

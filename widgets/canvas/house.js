@@ -299,7 +299,7 @@ export function mount(el, host) {
   }
   function verdict() {
     const v = host.get("verdict") ?? {}, x = r => 8 + (clamp(r, v.from ?? 0.8, v.to ?? 1.25) - (v.from ?? 0.8)) / ((v.to ?? 1.25) - (v.from ?? 0.8)) * 134;
-    put(knobs.verdict, h("div", {}, h("div", { class: "big" }, v.big ?? ""), h("div", { class: v.failed ? "sm far" : "sm", title: v.small ?? "", role: v.failed ? "alert" : null }, v.small ?? "")),
+    put(knobs.verdict, h("div", {}, h("div", { class: "big" }, v.big ?? ""), h("div", { class: v.failed ? "sm far" : "sm", title: v.small ?? "", role: v.failed ? "alert" : null }, v.small ?? ""), v.brought ? h("div", { class: "sm brought", title: v.brought }, v.brought) : null),
       v.ratio ? s("svg", { width: 150, height: 44, class: "opt", role: "img", "aria-label": v.small },
         s("path", { d: `M${x(1)} 4V28`, stroke: "var(--ink2)", "stroke-dasharray": "2 2" }), s("path", { d: "M8 28.5H142", stroke: "var(--line2)" }),
         s("path", { d: `M${x(v.low)} 16H${x(v.high)}M${x(v.low)} 12v8M${x(v.high)} 12v8`, stroke: "var(--ink)", "stroke-width": 1.6, fill: "none" }),

@@ -31,14 +31,14 @@ from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, 
 from widgets.model.on_show import Times, View, Walls
 from widgets.model.outline import tiling_text
 from widgets.model.picture import Picture
-from widgets.model.step_knobs import HIDDEN, is_default
 from widgets.rammer import wall_hand
 from widgets.roller.view import rolled
 from widgets.rooms import gallery
 from widgets.session import answers, edits, ended, state, verdict
-from widgets.session import replayed_moves as by_hand
-from widgets.session import replayed_settings as again
 from widgets.session.history import History
+from widgets.session.kept import keeping
+from widgets.session.kept import replayed_moves as by_hand
+from widgets.session.kept import replayed_settings as again
 from widgets.session.moves import Hands
 from widgets.session.questions import check_question, item, position
 from widgets.session.shown import shown
@@ -60,6 +60,7 @@ CHANGING = (
     "focus",
     "revision",
     "edited",
+    "brought",
     "_made",
 )  # by answers: all are values
 
@@ -105,6 +106,7 @@ class Session:
         first = Step(replace(at, ended=failed), words)
         self.steps = History((first,), first)
         self.kept = replace(kept, digest=c.model.digest)
+        self.brought = keeping.Brought(first.setting, ())
         self.focus = kept.op
         self.revision = 0
         self._show(first)
@@ -223,8 +225,10 @@ class Session:
         """
         step, us = self.steps.now, self.shown.planned_us
         if not self.runs:
-            return verdict.without_code(step, us, self.walls.recorded)
-        return verdict.verdict(step, self.steps.pinned, us)
+            found = verdict.without_code(step, us, self.walls.recorded)
+        else:
+            found = verdict.verdict(step, self.steps.pinned, us)
+        return found | {"brought": self.brought.told(self.now)}
 
     def history(self) -> list[dict[str, Any]]:
         """Every step since the first, with its ratio against A."""
@@ -575,16 +579,12 @@ class Session:
     # What can be kept
 
     def state(self) -> state.State:
-        """The state of the house with the knobs by their labels."""
-        turned_ = {
-            k.name: k.labels[k.now]
-            for k in self.knobs()
-            if (not is_default(k) if k.kind == HIDDEN else k.now != k.pinned or k.name != "tile")
-        }
-        for name, text in settings.changes(self.now.compiled).items():
-            turned_[f"{settings.SET}{name}"] = text
-        kept = replace(self.kept, knobs=turned_, edits=self.edited.kept())
-        return by_hand.told(self.now, kept)
+        """The state of the house with the knobs by their labels, and how long a run took here, else
+        where it came from.
+        """
+        time = self.brought.kept(self.now, self.steps.now.time)
+        kept = replace(self.kept, edits=self.edited.kept(), time=time)
+        return keeping.state_of(self.now, self.knobs(), kept)
 
     def look(self, values: Mapping[str, Any]) -> None:
         """Remember what the front end looks at; raises SnapshotError where that is out of range."""
@@ -592,32 +592,23 @@ class Session:
 
     def link(self) -> Any:
         """The end of a link to this state; `left` says what is too long for one."""
-        now = self.state()
-        text = state.fragment(now)
-        held = state.from_fragment(text).edits == now.edits
-        return {"text": text, "left": "" if held else "Edited kernels are too long for a link."}
+        return keeping.link(self.state())
 
     def save(self) -> Any:
         """A file of this state."""
-        return {
-            "text": state.written(self.state()),
-            "name": f"{self.now.compiled.model.name}.ironworks.json",
-        }
+        name = f"{self.now.compiled.model.name}.ironworks.json"
+        return {"text": state.written(self.state()), "name": name}
 
     def restore(self, text: str) -> Any:
-        """Go to the state in a link: views as they were, knobs where they still fit, and what was
-        moved by hand.
+        """Go to the state in a link: views as they were, settings, knobs where they still fit, and
+        what was moved by hand; what was measured there stands beside what is measured here.
         """
-        found = (
-            state.from_fragment(str(text))
-            if not str(text).startswith("{")
-            else state.parsed(str(text))
-        )
+        found = keeping.read(str(text))
         if found.digest != self.kept.digest:
             raise BadOption(
                 "the link is about another model", expected=self.kept.digest, found=found.digest
             )
-        self.kept, self.focus = found, found.op
+        self.kept, self.focus = replace(found, time=()), found.op
         self.edited = self.edited.with_saved(found.edits)
         if step := again.settings_of(self.now, found.knobs):
             self._go(step)
@@ -627,6 +618,7 @@ class Session:
                 self.turn(name, knob.labels.index(label))
         for setting, what in by_hand.again(self.now, found):
             self._go(Step(setting, what))
+        self.brought = keeping.Brought(self.now, found.time)
         return {
             "said": "The state of the link is restored.",
             "state": state.view(found),

@@ -20,6 +20,7 @@ LONGEST_TEXT = 64_000
 LONGEST_FILE = 1_000_000  # of a state that is no link
 LONGEST_NAME = 400
 MOST_KNOBS = 64
+LONGEST_US = 1e12  # that a run may have taken: eleven days
 MOST_MOVES = 256
 MOST_EDITS, LONGEST_SOURCE = 16, 60_000  # of kernels whose source was edited, and of one of them
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -38,6 +39,8 @@ class State:
     labelled. `connect` are values put at memory levels, `moves` bricks put elsewhere on the wall:
     the fields of `explorer.rammer.moved_by_hand.Move`, in order. `edits` are sources of kernels:
     the call, the source that it began from, by its hash, and the text, which is shown and not run.
+    `time` is how long a run took when this was kept: the machine, the median and the ends of its
+    interval in microseconds, and of how many runs; empty where none was measured.
     """
 
     digest: str = ""
@@ -55,6 +58,7 @@ class State:
     connect: tuple[tuple[str, str], ...] = ()
     moves: tuple[tuple[Any, ...], ...] = ()
     edits: tuple[tuple[str, str, str], ...] = ()
+    time: tuple[Any, ...] = ()
 
 
 def written(state: State, tool: str = "") -> str:
@@ -131,6 +135,8 @@ def _checked(name: str, value: Any) -> Any:
         return _knobs(value)
     if name == "edits":
         return _edits(value)
+    if name == "time":
+        return _time(value)
     if name in ("connect", "moves"):
         return _by_hand(name, value, _CONNECTION if name == "connect" else _MOVE)
     text = _of(name, value, str)
@@ -194,6 +200,20 @@ def _edits(value: Any) -> tuple[tuple[str, str, str], ...]:
     return tuple((str(a), str(b), str(c)) for a, b, c in value)
 
 
+def _time(value: Any) -> tuple[Any, ...]:
+    """A machine, three durations and a count, or nothing."""
+    if not isinstance(value, list | tuple) or len(value) not in (0, 5):
+        raise SnapshotError("the saved state's time is no time of a machine", where="time")
+    if not value:
+        return ()
+    where, *us, n = value
+    named = isinstance(where, str) and len(where) <= LONGEST_NAME and where.isprintable()
+    times = all(isinstance(x, int | float) and 0 <= x <= LONGEST_US for x in us)
+    if not named or not times or isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise SnapshotError("the saved state's time is no time of a machine", where="time")
+    return (where, *map(float, us), min(n, 10**9))
+
+
 def _of(name: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise SnapshotError(f"the saved state's {name} is no {kind.__name__}", where=name)
@@ -224,4 +244,4 @@ def view(state: State) -> dict[str, Any]:
     return {k: v for k, v in asdict(state).items() if k not in _OWN}
 
 
-_OWN = ("digest", "knobs", "connect", "moves", "edits")  # what no page looks at
+_OWN = ("digest", "knobs", "connect", "moves", "edits", "time")  # what no page looks at
