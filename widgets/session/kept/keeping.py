@@ -33,7 +33,7 @@ class Brought:
             return ""
         where, us, low, high, n = self.time
         between = f"{time_text(low)} to {time_text(high)}, n = {n:,}"
-        return f"{time_text(us)} a run ({between}) on {where}, when this was saved"
+        return f"saved: {time_text(us)} on {where}; 99% interval {between}"
 
     def kept(self, now: Setting, time: Measurement | None) -> tuple[Any, ...]:
         """The time that is saved with a setting: the one measured here, else the one that came."""
