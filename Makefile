@@ -118,14 +118,16 @@ docs: $(BIN)/python
 lock:
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/pip install --quiet 'setuptools>=77' .
+	build/lock/bin/pip install --quiet 'setuptools>=77' '.[notebook]'
 	{ echo '# What `make lab` installs: the compiler and its notebooks. Made by `make lock`.'; \
 	  build/lock/bin/pip freeze --all --exclude ironworks --exclude pip; } > build/runtime.lock
-	build/lock/bin/pip install --quiet -c <(grep -v '^#' build/runtime.lock) '.[dev]'
+	build/lock/bin/pip install --quiet -c <(grep -v '^#' build/runtime.lock) '.[notebook,dev]'
 	{ echo '# What `make test` installs on top of the runtime pins. Made by `make lock`.'; \
 	  echo '-r requirements.lock'; \
 	  build/lock/bin/pip freeze --all --exclude ironworks --exclude pip \
 	      | grep -vxFf build/runtime.lock; } > build/dev.lock
+	{ sed -n '/^#/p' binder/requirements.txt; grep -v '^#' build/runtime.lock; } > build/binder.txt
+	mv build/binder.txt binder/requirements.txt
 	mv build/runtime.lock requirements.lock
 	mv build/dev.lock requirements-dev.lock
 	rm -rf build/lock

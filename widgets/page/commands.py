@@ -7,6 +7,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -38,6 +39,7 @@ def report(given: Sequence[str]) -> int:
 
 
 def _report(flags: Namespace) -> Answer:
+    _there("plotly", "anywidget")
     from widgets.page.report import page
     from widgets.session import recorded
     from widgets.session.session import Session
@@ -59,6 +61,16 @@ def _report(flags: Namespace) -> Answer:
     size = path.stat().st_size
     words = f"{path}: {size / 1e6:.1f} MB, {session.verdict()['big']}"
     return Answer({"report": str(path), "bytes": size, **session.verdict()}, words)
+
+
+def _there(*packages: str) -> None:
+    """Raise BadOption where what draws is not installed, as on a machine of a cluster."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise BadOption(
+            f"this needs {' and '.join(missing)}, which the compiler alone does not",
+            try_="pip install 'ironworks[notebook]'",
+        )
 
 
 def _writable(path: Path) -> None:
@@ -96,6 +108,8 @@ def lab(given: Sequence[str]) -> int:
     add("--no-open", action="store_true", help="with --copy: copy them, and no more")
     own, more = _split(list(given))
     flags = parsed(parser, own)
+    if not flags.no_open:
+        _there("jupyterlab", "anywidget", "ipywidgets", "plotly")
     if flags.no_open and flags.copy is None:
         raise BadOption("--no-open without --copy does nothing", where="--no-open", try_="--copy")
     if flags.copy is not None:
