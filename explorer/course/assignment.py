@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,10 @@ def _verdict(name: str, source: str, seed: int) -> Verdict:
 
 def _judged(name: str, source: str, seed: int) -> Verdict:
     space: dict[str, Any] = {"__name__": "__main__"}
+    file = f"<cell answer-{name}>"
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file  # to trace
     try:
-        exec(compile(source, f"<cell answer-{name}>", "exec"), space)
+        exec(compile(source, file, "exec"), space)
         answer = space[exercise(name).answer]
     except NotImplementedError:
         return unmade(name)
