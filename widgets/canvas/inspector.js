@@ -62,8 +62,14 @@ export function inspectorView(ctx) {
     return [
       h("div", {}, sentence),
       rows.length > 0 && h("table", {}, columns.length ? h("tr", {}, columns.map(c => h("th", {}, c))) : null,
-        rows.map(row => h("tr", { class: row.on ? "on" : null }, row.cells.map(cell => h("td", { class: row.cells.length < 3 ? "wrap" : null, title: cell }, cell))))),
+        rows.map(row => h("tr", { class: row.on ? "on" : null }, row.cells.map((cell, i) => h("td", { class: row.cells.length < 3 ? "wrap" : null, title: cell }, cell, i === row.cells.length - 1 ? acts(row.acts ?? []) : null))))),
     ];
+  }
+  /** What can be done about a refusal: force it, or change as little as flips it. */
+  function acts(all) {
+    if (!ctx.host.alive || !all.length) return null;
+    const go = a => (a.kind === "force" ? ctx.move("force", a.args) : ctx.turn(a.args.knob, 1, a.args.label)).catch(error => ctx.say(error.sentence ?? String(error)));
+    return h("div", { class: "acts" }, all.map(a => h("button", { class: "btn", type: "button", title: a.says, onclick: () => go(a) }, a.title)));
   }
 
   function tile() {

@@ -151,6 +151,7 @@ CHANGES = frozenset(
         "fit",
         "take",
         "take_hand",
+        "force",
         "keep_edit",
         "drop_edit",
         "measure",

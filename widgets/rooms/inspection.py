@@ -5,9 +5,11 @@ inspector.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+from explorer.compilation import Compilation
 from explorer.compilation.operators import Operator, in_words
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.algorithms import AlgorithmDecision
@@ -22,6 +24,8 @@ from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
 from widgets.model.on_show import Walls
 from widgets.roller.rolled import timed_words
+from widgets.rooms import why_nots
+from widgets.rooms.why_nots import Act
 from widgets.welder import tile_graph
 
 SHOWN = 8  # candidates, and so many refused ones
@@ -103,12 +107,24 @@ def _bricks(rows: WallRows | None, calls: Sequence[str]) -> list[tuple[int, int,
 
 
 def _section(
-    sentence: str, columns: Sequence[str] = (), rows: Sequence[Sequence[Any]] = ()
+    sentence: str,
+    columns: Sequence[str] = (),
+    rows: Sequence[Sequence[Any]] = (),
+    acts: Sequence[Sequence[Act]] = (),
 ) -> dict[str, Any]:
+    """`acts`: what can be done about each of the last rows."""
+    first = len(rows) - len(acts)
     return {
         "sentence": sentence,
         "columns": list(columns),
-        "rows": [{"cells": [str(c) for c in row], "on": False} for row in rows],
+        "rows": [
+            {
+                "cells": [str(c) for c in row],
+                "on": False,
+                "acts": [asdict(a) for a in acts[n - first]] if n >= first else [],
+            }
+            for n, row in enumerate(rows)
+        ],
     }
 
 
@@ -235,12 +251,14 @@ def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
         )
         for h in group.handovers
     ]
+    told = [s for s in group.steps if s.refused or not group.handovers]
     rows += [
         (in_words(s.label, house.values), in_words(s.refused, house.values) or _taken(s))
-        for s in group.steps
-        if s.refused or not group.handovers
+        for s in told
     ]
-    return _section(sentence, (), rows)
+    can = isinstance(now.compiled, Compilation)
+    acts = [why_nots.acts(s, now.compiled.device) if can else () for s in told]
+    return _section(sentence, (), rows, acts)
 
 
 def _taken(step: Candidate[bool]) -> str:

@@ -33,7 +33,7 @@ from widgets.model.outline import tiling_text
 from widgets.model.picture import Picture
 from widgets.rammer import wall_hand
 from widgets.roller.view import rolled
-from widgets.rooms import gallery
+from widgets.rooms import gallery, why_nots
 from widgets.session import answers, edits, ended, state, verdict
 from widgets.session.history import History
 from widgets.session.kept import keeping
@@ -274,6 +274,7 @@ class Session:
             "unmove": partial(self.hands.unmove, self.now),
             "time_hand": self.time_hand,
             "take_hand": self.take_hand,
+            "force": self.force,
             "edit": self.edit,
             "keep_edit": self.keep_edit,
             "drop_edit": self.drop_edit,
@@ -496,6 +497,13 @@ class Session:
         what = ", ".join(f"{value} → {level}" for value, level in self.hand.moves)
         changed = self.hands.compiled(self.now)
         return self._go(Step(replace(self.now, compiled=changed), what))
+
+    def force(self, value: str) -> Any:
+        """Join a value by hand that Welder's policy left apart; the reason where that is not
+        legal.
+        """
+        changed = replace(self.now, compiled=why_nots.forced(self.now, value))
+        return self._go(Step(changed, f"{value} joined by hand"))
 
     # Kernels whose source is edited
 
