@@ -10,6 +10,8 @@ import pytest
 import explorer
 import explorer.np as enp
 import widgets
+from explorer.codegen.cuda.banks.accesses import accesses
+from explorer.codegen.cuda.build import printed
 from explorer.devices.catalogue import device as data_sheet
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Tiling
@@ -24,6 +26,8 @@ from widgets.model.house import House, read
 from widgets.model.knobs import Setting, first_setting
 from widgets.model.on_show import Times, View
 from widgets.roller import (
+    bank_map,
+    bank_map_picture,
     rewrites,
     roofline,
     scale_out,
@@ -242,6 +246,7 @@ ROOMS = {
     "staircase": (staircase.data, staircase_picture.figure),
     "waves": (scale_out.data, scale_out.figure),
     "tile_program": (rewrites.data, rewrites.figure),
+    "banks": (bank_map.data, bank_map_picture.figure),
 }
 
 
@@ -325,3 +330,23 @@ def test_every_rewrite_of_a_tile_program_says_where_it_is_written(target: str) -
     places = [rewrites.rule_of_step(name) for name, _ in rows.steps[1:]]
     assert len(places) > 4 and all(p and p.file.startswith("explorer/tile/") for p in places)
     assert all(p.says and p.place in rewrites.figure(rows).body for p in places if p)
+
+
+def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Session) -> None:
+    rolled = seen(session, "conv", "a100")
+    rows = bank_map.data(rolled)
+    found = accesses(printed(rewrites.steps_of(rolled)[-1][1]))
+    assert rows.threads == found.threads and sum(a.places for a in rows.asks) == len(found.accesses)
+    assert sum(a.times for a in rows.asks) == sum(a.times for a in found.accesses)
+    for a in rows.asks:
+        high = [max(len(words) for _, words in banks) for _, banks in a.parts]
+        assert sum(high) == a.cycles and len(high) == a.least  # what is drawn is what it waits
+        asked = {lane for _, banks in a.parts for _, ws in banks for _, ls in ws for lane in ls}
+        assert asked <= set(range(32 * a.warp, 32 * a.warp + 32))
+        drawn = bank_map_picture.words(a)
+        assert ("no conflict" in drawn) != a.conflict and f"{a.cycles} cycle" in drawn
+    (made,) = rows.owned
+    assert {*made.owner.flat} <= {-1, *range(rows.threads)} and made.points(0) > 0
+    assert bank_map_picture.figure(rows).text().count("data-step=") == len(rows.asks)
+    own = bank_map.data(seen(session, "conv"))
+    assert not own.asks and "choose a GPU" in bank_map_picture.caption(own)

@@ -48,7 +48,7 @@ def data(rolled: Rolled) -> RewriteRows:
     device = rolled.device
     predicted = PREDICTED.format(device.name) if device.kind != "cpu" else ""
     try:
-        found = _steps(rolled)
+        found = steps_of(rolled)
     except (BadOption, CheckFailed) as problem:
         return RewriteRows(rolled.title, (), rolled.ops, str(problem), predicted)
     before: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def data(rolled: Rolled) -> RewriteRows:
     return RewriteRows(rolled.title, tuple(rows), rolled.ops, predicted=predicted)
 
 
-def _steps(rolled: Rolled) -> tuple[tuple[str, TileProgram], ...]:
+def steps_of(rolled: Rolled) -> tuple[tuple[str, TileProgram], ...]:
     """Of the tiling on show; of a GPU, of the wall's block, or the construction's tile on show."""
     kernel, chosen, d = rolled.kernel, rolled.chosen, rolled.device
     if d.kind != "cpu":

@@ -63,6 +63,7 @@ from widgets.relax import (
     shapes_picture,
 )
 from widgets.roller import (
+    bank_map_picture,
     rewrites,
     roofline_picture,
     scale_out,
@@ -110,6 +111,7 @@ PICTURES: tuple[Picture, ...] = (
     roofline_picture.PICTURE,
     search_picture.PICTURE,
     rewrites.PICTURE,
+    bank_map_picture.PICTURE,
     tile_layout.PICTURE,
     brick_wall_picture.PICTURE,
     policies_picture.PICTURE,

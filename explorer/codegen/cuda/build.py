@@ -107,7 +107,11 @@ class _Same:
 
 @lru_cache(maxsize=512)
 def _printed(same: _Same, device: Device, env: ShapeEnv, block: Block | None) -> BlockCode:
-    program = thread_block_steps(same.kernel, device, env, {}, block)[-1][1]
+    return printed(thread_block_steps(same.kernel, device, env, {}, block)[-1][1])
+
+
+def printed(program: TileProgram) -> BlockCode:
+    """The source of a thread block's program. BadOption where it is not printed."""
     for b in program.buffers:
         if why := unprinted(b.dtype):
             raise BadOption(f"{b.name} is not printed: {why}", where=b.name)

@@ -1,0 +1,1 @@
+"""Shared memory of a printed thread block: which thread asks which bank for which word."""

@@ -1,0 +1,234 @@
+"""Which words of shared memory the threads of a printed block ask for, at each access: its indices
+are evaluated for all of its threads at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.codegen.cuda.banks.requests import WORD_BYTES, Whole, cycles_of, lanes_at_once
+from explorer.codegen.cuda.banks.source import MEANINGS, Plan, Site, Source, weight
+from explorer.codegen.cuda.build import BlockCode
+
+MOST_REQUESTS = 30_000  # that are evaluated one by one; a bound on time, chosen
+FEW = 3_000  # in all trips of one loop, where they are more
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """A place in the source where threads read or write an array in shared memory: `phase` counts
+    what all of them meet at before it, `lane_bytes` is what each moves.
+
+    `words` has a row a thread: its words of the array in the trip that takes longest, -1 of a
+    thread that does nothing then; `cycles` are each warp's in that trip, `least` what they would be
+    if no two words were in one bank. `times`: how many trips were evaluated.
+    """
+
+    phase: int
+    line: int
+    array: str
+    store: bool
+    lane_bytes: int
+    words: Whole
+    cycles: tuple[int, ...]
+    least: tuple[int, ...]
+    times: int
+
+    @property
+    def lanes_at_once(self) -> int:
+        """The threads that are served together."""
+        return lanes_at_once(self.lane_bytes)
+
+    @property
+    def worst(self) -> int:
+        """The warp that waits longest."""
+        return max(range(len(self.cycles)), key=lambda w: self.cycles[w])
+
+
+@dataclass(frozen=True, eq=False)
+class BlockAccesses:
+    """All accesses of a block in the order of its source; `owners` has for each output which thread
+    writes which element of it. `exact`: every trip of every loop was evaluated, not the first ones
+    and the last; `unknown`: lines whose indices depend on data.
+    """
+
+    threads: int
+    accesses: tuple[Access, ...]
+    owners: Mapping[str, tuple[Whole, Whole]]
+    exact: bool
+    unknown: tuple[int, ...]
+
+
+def accesses(code: BlockCode, block: int = 0) -> BlockAccesses:
+    """What the threads of one block of a launch do."""
+    source = Source(code)
+    try:
+        return _Run(source, code.threads, block, MOST_REQUESTS, 0).result()
+    except _TooManyError:
+        return _Run(source, code.threads, block, 0, FEW).result()
+
+
+class _TooManyError(Exception):
+    """More requests than are evaluated one by one."""
+
+
+@dataclass(eq=False, slots=True)
+class _Seen:
+    words: Whole
+    cycles: tuple[int, ...]
+    least: tuple[int, ...]
+    times: int = 1
+
+
+@dataclass(eq=False)
+class _Run:
+    """A block's plan done for all of its threads; `most` requests, or where that is 0 of each loop
+    as many trips as have `few`.
+    """
+
+    source: Source
+    threads: int
+    block: int
+    most: int
+    few: int
+    env: dict[str, Any] = field(default_factory=dict)
+    seen: dict[int, _Seen] = field(default_factory=dict)
+    sites: dict[int, Site] = field(default_factory=dict)
+    known: dict[tuple[Any, ...], tuple[tuple[int, ...], tuple[int, ...]]] = field(
+        default_factory=dict
+    )
+    stored: dict[str, list[tuple[Whole, Whole]]] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
+    asked: int = 0
+    cut: bool = False
+
+    def result(self) -> BlockAccesses:
+        """All that was seen."""
+        every = np.arange(self.threads, dtype=np.int64)
+        self.env |= {"_block": self.block, "_thread": every}
+        self._do(self.source.plan, np.ones(self.threads, np.bool_))
+        found = [self._access(self.sites[n], seen) for n, seen in self.seen.items()]
+        owners = {
+            name: (np.concatenate([a for a, _ in parts]), np.concatenate([b for _, b in parts]))
+            for name, parts in self.stored.items()
+        }
+        ordered = tuple(sorted(found, key=lambda a: (a.line, a.store)))
+        return BlockAccesses(
+            self.threads, ordered, owners, not self.cut, tuple(sorted(self.unknown))
+        )
+
+    def _access(self, site: Site, seen: _Seen) -> Access:
+        return Access(
+            site.phase,
+            site.line,
+            site.array,
+            site.store,
+            site.item_bytes * site.count,
+            seen.words,
+            seen.cycles,
+            seen.least,
+            seen.times,
+        )
+
+    def _value(self, code: CodeType | None) -> Any:
+        """What an expression is for every thread; None where data decide it."""
+        if code is None:
+            return None
+        try:
+            return eval(code, {"__builtins__": {}, **MEANINGS}, self.env)  # our own source's
+        except NameError:
+            return None
+
+    def _do(self, plan: Plan, mask: Mask) -> None:
+        for item in plan:
+            match item:
+                case ("set", "_block" | "_thread", _):
+                    pass
+                case ("set", name, code):
+                    self._set(name, self._value(code), mask)
+                case ("ask", site, _):
+                    self._ask(site, mask)
+                case ("for", name, codes, body):
+                    self._loop(name, [self._value(c) for c in codes], body, mask)
+                case ("if", code, body, other):
+                    test = self._value(code)
+                    yes = mask if test is None else mask & test
+                    no = mask if test is None else mask & ~np.broadcast_to(test, mask.shape)
+                    for part, chosen in ((body, yes), (other, no)):
+                        if part and chosen.any():
+                            self._do(part, chosen)
+
+    def _set(self, name: str, value: Any, mask: Mask) -> None:
+        if value is None:
+            self.env.pop(name, None)
+        elif mask.all() or name not in self.env:
+            self.env[name] = value
+        else:
+            self.env[name] = np.where(mask, value, self.env[name])
+
+    def _loop(self, name: str, ends: list[Any], body: Plan, mask: Mask) -> None:
+        if any(e is None for e in ends):
+            self.env.pop(name, None)
+            self._do(body, mask)
+            return
+        low, high, step = (0, ends[0], 1) if len(ends) == 1 else (*ends, 1)[:3]
+        low, high = (np.broadcast_to(np.asarray(e), mask.shape) for e in (low, high))
+        trips = int(np.max(np.where(mask, -(-(high - low) // step), 0), initial=0))
+        shown = range(trips)
+        if self.few and trips > (most := max(4, self.few // max(1, weight(body)))):
+            shown, self.cut = [*range(most - 1), trips - 1], True  # type: ignore[assignment]
+        for n in shown:
+            at = low + n * step
+            now = mask & (at < high)
+            if now.any():
+                self.env[name] = at
+                self._do(body, now)
+
+    def _ask(self, site: Site, mask: Mask) -> None:
+        self.asked += 1
+        if self.most and self.asked > self.most:
+            raise _TooManyError
+        index = self._value(site.index)
+        if index is None:
+            self.unknown.add(site.line)
+            return
+        index = np.broadcast_to(np.asarray(index, np.int64), mask.shape)
+        if not site.shared:
+            mine = self.stored.setdefault(site.array, [])
+            mine += [(index[mask] + n, np.flatnonzero(mask)) for n in range(site.count)]
+            return
+        words = self._words(site, index, mask)
+        cycles, least = self._cycles(words, site.item_bytes * site.count)
+        n = id(site)
+        self.sites[n] = site
+        was = self.seen.get(n)
+        if was is None:
+            self.seen[n] = _Seen(words, cycles, least)
+            return
+        was.times += 1
+        if max(cycles) > max(was.cycles):
+            was.words, was.cycles, was.least = words, cycles, least
+
+    def _words(self, site: Site, index: Whole, mask: Mask) -> Whole:
+        """A row a thread: the words that its bytes are in."""
+        first = index * site.item_bytes
+        count = max(1, site.item_bytes * site.count // WORD_BYTES)
+        words = first[:, None] // WORD_BYTES + np.arange(count)
+        return np.where(mask[:, None], words, -1)
+
+    def _cycles(self, words: Whole, lane_bytes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The same where all words are as far on: only what is between them matters."""
+        there = words[:, 0] >= 0
+        moved = np.where(words >= 0, words - words[there][0, 0], -1 << 40)
+        key = (lane_bytes, moved.tobytes())
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = cycles_of(words, lane_bytes)
+        return found
