@@ -339,7 +339,7 @@ def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
             "[...document.querySelectorAll('.tabs[aria-label=Picture] [role=tab]')]"
             ".some(tab => tab.textContent === 'Compiler cache')"
         )
-        own = len(gallery.of_stage(Stage.EMITTED))  # beside the wall, and the pictures of a step
-        assert tabs.count() == own + 2 and tabs.first.get_attribute("aria-selected") == "true"
+        own = len(gallery.of_stage(Stage.EMITTED))  # beside the wall, Step, What if
+        assert tabs.count() == own + 3 and tabs.first.get_attribute("aria-selected") == "true"
         tabs.filter(has_text="Compiler cache").click()
         page.wait_for_selector(".picture svg >> text=The key: a digest of these parts")

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, Page
 
 import explorer
 from tests.browser.over_session import house as house_of
+from tests.browser.test_axe import objections
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
@@ -16,6 +17,9 @@ NAMED = """([name, part]) => document.activeElement.dataset.name === name
     && document.activeElement.dataset.part === part"""
 OVER = """() => document.querySelector(".picture").scrollWidth
     - document.querySelector(".picture").clientWidth"""
+
+
+CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 
 
 def field(page: Page, name: str, part: str = "value") -> str:
@@ -72,3 +76,35 @@ def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser, tmp_pat
         said = page.locator(".picture .chart .words").inner_text()
         assert said.startswith("a run on v100: planned") and "matters most" in said
         assert page.locator(".settings td.control").count() > 20
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(900, "light"), (1000, "dark"), (1280, "light"), (1600, "dark")]
+)
+def test_nothing_is_clipped_and_axe_objects_to_nothing(
+    browser: Browser, tmp_path: Path, width: int, scheme: str
+) -> None:
+    session = Session(explorer.compile("zoo:tiny_skip", until="planned"))
+    with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+        for room in ("options", "hardware"):
+            open_(page, room)
+            assert page.evaluate(CLIPPED) == [] and page.evaluate(OVER) <= 1
+            assert objections(page) == []
+
+
+def test_a_refused_merge_is_forced_from_the_inspector(browser: Browser, tmp_path: Path) -> None:
+    session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
+    rows = [session.answer("operator", {"op": n})["fusion"]["rows"] for n in range(90)]
+    op = next(n for n, found in enumerate(rows) if any(len(r["acts"]) > 1 for r in found))
+    with house_of(browser, tmp_path, session) as page:
+        page.focus(".house")
+        for _ in range(op + 1):
+            page.keyboard.press("j")
+        page.locator(".pi [role=tab]", has_text="Fusion").click()
+        flip = page.locator(".pi .acts .btn", has_text="capacity").first
+        flip.click()
+        page.wait_for_function(
+            "() => document.querySelector('.hist')?.textContent.includes('capacity')"
+        )
+        assert session.now.compiled.device.base is not None
+        assert objections(page) == []
