@@ -13,6 +13,7 @@ from explorer.garbage import rare_collections
 if TYPE_CHECKING:
     from explorer.options import Options
     from explorer.tuning.sweep import Sweep
+    from widgets.charts.sweeps.live import LiveSweep
     from widgets.model.compiled import Arrays, Compiled
     from widgets.model.picture import Picture
     from widgets.page.shell import House, Room, Rooms
@@ -26,6 +27,7 @@ __all__ = [
     "explore",
     "figure",
     "forget_picture",
+    "live_sweep",
     "picture",
     "race",
     "replicas",
@@ -228,10 +230,24 @@ def styled(figure: Any, title: str = "", *, theme: str = "either", height: int =
     return plots.styled(figure, theme, title, height)
 
 
-def sweep(found: Sweep, theme: str = "either") -> Any:
+def sweep(found: Sweep, theme: str = "either", *, over: tuple[str, str] | None = None) -> Any:
     """What `explorer.sweep` found as a `plotly.graph_objects.Figure`: the values that were varied
-    beside the time that came of each, and time over memory. BadOption where every point failed.
+    beside the time that came of each, and time over memory. `over` names two of what was varied:
+    then it is the least time for each pair of their values. BadOption where every point failed.
     """
-    from widgets.charts import sweep as charts
+    if over is not None:
+        from widgets.charts.sweeps import surface
 
-    return charts.chart(found, theme)
+        return surface.chart(found, over, theme)
+    from widgets.charts.sweeps import lines
+
+    return lines.chart(found, theme)
+
+
+def live_sweep(theme: str = "either") -> LiveSweep:
+    """The chart of a sweep that grows: give it to `explorer.sweep` as `arrived`, and show its
+    `figure`, a widget.
+    """
+    from widgets.charts.sweeps import live
+
+    return live.LiveSweep(theme)

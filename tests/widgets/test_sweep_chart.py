@@ -1,9 +1,11 @@
 """The figure of a sweep: what may be compared stands together, and nothing else does."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+import explorer
 import widgets
 from explorer.errors import BadOption
 from explorer.tuning.sweep import Sweep
@@ -57,3 +59,42 @@ def test_one_group_has_no_menu_and_says_that_it_is_simulated() -> None:
 def test_where_every_point_failed_there_is_nothing_to_draw() -> None:
     with pytest.raises(BadOption, match="every point"):
         widgets.sweep(Sweep("m", VARY, (replace(ROWS[0], kind=FAILED),)))
+
+
+def test_a_surface_has_the_least_time_of_each_pair_and_leaves_out_what_failed() -> None:
+    vary = (*VARY[:1], ("rammer.threads", ("1", "2")), ("rammer.policy", ("a", "b")))
+
+    def of(top_k: str, threads: str, policy: str, us: float) -> Row:
+        varied = (("roller.top_k", top_k), ("rammer.threads", threads), ("rammer.policy", policy))
+        return replace(row(top_k, "4", us, 1), key=f"{varied}", varied=varied)
+
+    rows = (
+        of("1", "1", "a", 5.0),
+        of("1", "1", "b", 4.0),
+        of("10", "1", "a", 3.0),
+        replace(of("1", "2", "a", 0.0), kind=FAILED, median_us=None, reason="why"),
+    )
+    found = Sweep("m", vary, rows)
+    (surface,) = widgets.sweep(found, over=("roller.top_k", "rammer.threads")).data
+    assert [list(line) for line in surface.z] == [[4.0, 3.0], [None, None]]
+    assert "rammer.policy=b" in surface.customdata[0][0]
+    for over in (("roller.top_k", "bind.seq"), ("roller.top_k", "roller.top_k")):
+        with pytest.raises(BadOption, match="over two of what was varied"):
+            widgets.sweep(found, over=over)
+    with pytest.raises(BadOption, match="every point"):
+        widgets.sweep(Sweep("m", vary, rows[3:]), over=("roller.top_k", "rammer.threads"))
+
+
+def test_a_chart_grows_while_points_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("widgets.charts.sweeps.live.PAUSE", 0.0)
+    live, seen = widgets.live_sweep(), []
+
+    def arrived(found: Sweep) -> None:
+        live(found)
+        lines = [t for t in live.figure.data if t.type == "parcoords"]
+        seen.append((len(found.rows), len(lines[0].line.color)))
+
+    vary = {"target": ["v100", "a100"], "rammer.policy": ["wavefront", "op-by-op"]}
+    found = explorer.sweep("zoo:tiny_skip", vary, executor=ThreadPoolExecutor(1), arrived=arrived)
+    assert seen == [(1, 1), (2, 2), (3, 3), (4, 4)] and len(found.rows) == 4
+    assert "4 points" in live.figure.layout.title.text

@@ -67,6 +67,7 @@ def sweep(
     store: str | PathLike[str] | None = None,
     seconds: float = 0.2,
     progress: Progress | None = None,
+    arrived: Callable[[Sweep], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Sweep:
     """A model under every combination of what is varied, each a row: measured for so many `seconds`
@@ -76,7 +77,9 @@ def sweep(
     "group.option", as `--set` takes them, by "bind.symbol" or the symbol alone, or by "target".
     `executor`: local processes, or any of `concurrent.futures`' kind, such as Dask's. `store`: a
     SQLite file that keeps rows as they come; what it holds of these points is not done again, nor,
-    without an executor, what it holds of this machine. `progress(what, done, points)` is told.
+    without an executor, what it holds of this machine. `progress(what, done, points)` is told, and
+    `arrived(sweep)` given the rows until then, whenever one more is there:
+    `widgets.live_sweep()` draws them.
 
     Failures are rows. Raises BadOption before anything runs where a name or a value is wrong, and
     Cancelled, as where all workers are gone: the rows until then are in the store.
@@ -88,16 +91,24 @@ def sweep(
         )
     found = points(given, vary, target, dict(sizes or {}))
     jobs = [Job(p.key(given.digest), str(model), given.digest, p, seconds) for p in found]
-    with Store(store) as kept:
-        run = _Run(kept, jobs, progress, cancelled or (lambda: False))
-        machine = here()[0] if executor is None else None
-        run.all(lambda: Processes() if executor is None else Given(executor), machine)
-        rows = tuple(run.rows[job.key] for job in jobs)
     axes = {
         name: tuple(dict.fromkeys(dict(p.varied)[name] for p in found))
         for name, _ in found[0].varied
     }
-    return Sweep(given.name, tuple(axes.items()), rows)
+
+    def until_now(rows: Mapping[str, Row]) -> Sweep:
+        there = tuple(rows[job.key] for job in jobs if job.key in rows)
+        return Sweep(given.name, tuple(axes.items()), there)
+
+    def came(rows: Mapping[str, Row]) -> None:
+        if arrived is not None:
+            arrived(until_now(rows))
+
+    with Store(store) as kept:
+        run = _Run(kept, jobs, progress, came, cancelled or (lambda: False))
+        machine = here()[0] if executor is None else None
+        run.all(lambda: Processes() if executor is None else Given(executor), machine)
+        return until_now(run.rows)
 
 
 def _model(model: object) -> Model:
@@ -124,9 +135,11 @@ class _Run:
         store: Store,
         jobs: Sequence[Job],
         progress: Progress | None,
+        came: Callable[[Mapping[str, Row]], None],
         cancelled: Callable[[], bool],
     ) -> None:
         self.store, self.jobs, self.progress, self.cancelled = store, jobs, progress, cancelled
+        self.came = came
         self.rows: dict[str, Row] = {}
 
     def all(self, workers: Callable[[], Workers], machine: str | None) -> None:
@@ -169,6 +182,7 @@ class _Run:
             if self.progress is not None:
                 words = " ".join(f"{name}={text}" for name, text in row.varied)
                 self.progress(f"{words}: {row.words}", len(self.rows), len(self.jobs))
+            self.came(self.rows)
 
 
 def _done(

@@ -86,7 +86,7 @@ def _points(
         x=[row.us for row in rows],
         y=[row.arena_bytes / KIB for row in rows],
         mode="markers",
-        name=_short(name),
+        name=short(name),
         customdata=words,
         hovertemplate="%{customdata}<extra></extra>",
         marker_color=c["ink3"],
@@ -115,7 +115,7 @@ def _menu(groups: Sequence[tuple[str, Sequence[Row]]], traces: int) -> dict[str,
         "yanchor": "bottom",
         "buttons": [
             {
-                "label": _short(name),
+                "label": short(name),
                 "method": "restyle",
                 "args": [
                     {"visible": [n == number for n in range(count)] + [True] * (traces - count)}
@@ -126,6 +126,6 @@ def _menu(groups: Sequence[tuple[str, Sequence[Row]]], traces: int) -> dict[str,
     }
 
 
-def _short(name: str) -> str:
-    """Sizes and processor, without the rest of the card."""
+def short(name: str) -> str:
+    """Sizes and processor of a group, without the rest of the card."""
     return ", ".join(name.partition(";")[0].split(", L1")[0].split(", ")[:3])

@@ -1,0 +1,74 @@
+"""A sweep over two of what was varied: the least time that anything else allows, as a surface."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from explorer.errors import BadOption
+from explorer.tuning.sweep import Sweep
+from explorer.tuning.sweep.rows import FAILED, MEASURED, Row
+from widgets.charts.sweeps.lines import short
+from widgets.draw.plots import colours, styled
+
+HEIGHT = 420
+
+
+def chart(found: Sweep, over: tuple[str, str], theme: str = "either") -> go.Figure:
+    """A cell for each pair of values of `over`: the fastest point with both, of one machine, that
+    with the most points; what else the point has is told on hover. A pair that failed or was not
+    tried yet is empty. Raises BadOption where either was not varied, or every point failed.
+    """
+    vary = dict(found.vary)
+    for name in over:
+        if name not in vary or over[0] == over[1]:
+            known = ", ".join(vary)
+            raise BadOption(
+                f"a surface is over two of what was varied, not {name!r} of {' and '.join(over)}",
+                where="over",
+                expected=known,
+            )
+    groups: dict[str, list[Row]] = {}
+    for row in found.rows:
+        if row.kind != FAILED:
+            groups.setdefault(_on(row, over), []).append(row)
+    if not groups:
+        raise BadOption(f"every point of the sweep of {found.model} failed", where=found.model)
+    group, rows = max(groups.items(), key=lambda pair: len(pair[1]))
+    least: dict[tuple[str, str], Row] = {}
+    for row in sorted(rows, key=lambda row: row.us or 0.0):
+        varied = dict(row.varied)
+        least.setdefault((varied[over[0]], varied[over[1]]), row)
+    across, up = vary[over[0]], vary[over[1]]
+    cells = [[least.get((x, y)) for x in across] for y in up]
+    c = colours(theme)
+    figure = go.Figure(
+        go.Heatmap(
+            x=across,
+            y=up,
+            z=[[row.us if row else None for row in line] for line in cells],
+            text=[[f"{row.us:.4g}" if row else "" for row in line] for line in cells],
+            customdata=[[_words(row) if row else "" for row in line] for line in cells],
+            texttemplate="%{text}",
+            hovertemplate="%{customdata}<extra></extra>",
+            colorscale=[[0, c["accent"]], [1, c["line"]]],
+            colorbar={"title": "µs"},
+            xgap=2,
+            ygap=2,
+        )
+    )
+    figure.update_xaxes(title=over[0], type="category")
+    figure.update_yaxes(title=over[1], type="category")
+    more = f"; {len(groups) - 1} more groups are not shown" if len(groups) > 1 else ""
+    title = f"Sweep of {found.model}: the least µs, {group}{more}"
+    return styled(figure, theme, title, HEIGHT).update_layout(margin={"t": 56})
+
+
+def _on(row: Row, over: tuple[str, str]) -> str:
+    """What points of one surface share: the machine, and sizes that stand on no axis."""
+    sizes = [f"{n}={t} " for n, t in row.varied if n.startswith("bind.") and n not in over]
+    card = f"measured on {short(row.card)}" if row.kind == MEASURED else "simulated on data sheets"
+    return "".join(sizes) + card
+
+
+def _words(row: Row) -> str:
+    return " ".join(f"{n}={t}" for n, t in row.varied) + f"<br>{row.words}"
