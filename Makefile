@@ -35,7 +35,7 @@ help:
 	@echo 'make bench-ui how long a reader waits in the house: first picture, knobs, a large graph, memory'
 	@echo 'make bench-course every notebook on one core, in 2 GB: seconds and memory of each'
 	@echo 'make report   compiles a real model, writes $(REPORT), prints the race'
-	@echo 'make docs     the site of docs/, in build/site'
+	@echo 'make docs     the site of docs/, in build/site, with every notebook as it runs here'
 	@echo 'make lock     takes the newest versions that pyproject.toml allows'
 	@echo 'make clean    removes .venv and everything that was made'
 
@@ -108,8 +108,13 @@ report: $(DEV)
 	$(BIN)/ironworks report "$$model" -o $(REPORT); \
 	$(BIN)/ironworks race "$$model" --against onnxruntime
 
+# A chapter is recorded again when its notebook is another one, or all of them after `make clean`.
+RECORDED := $(patsubst notebooks/%,build/course/%,$(wildcard notebooks/*.ipynb))
+$(RECORDED): build/course/%: notebooks/% docs/record.py | $(RUNTIME)
+	$(BIN)/python docs/record.py $< $@ < /dev/null
+
 # Its tools are in an environment of their own: nothing else needs them.
-docs: $(BIN)/python
+docs: $(RECORDED)
 	$(PYTHON) -m venv build/docs
 	build/docs/bin/pip install --quiet '.[docs]'
 	build/docs/bin/mkdocs build --quiet

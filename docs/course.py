@@ -1,5 +1,6 @@
-"""The chapters of the course as pages of the site, what a reader of the notebooks reads, unrun; and
-the glossary, which pages of Ironworks tell on hover.
+"""The chapters of the course as pages of the site: what a reader of the notebooks reads, with what
+each cell gave when `make docs` ran it, and no kernel; and the glossary, which pages of Ironworks
+tell on hover.
 
 MkDocs calls `on_files` while it builds (`hooks` in mkdocs.yml), so that no copy of a chapter lies
 beside its notebook, nor one of the glossary.
@@ -8,43 +9,161 @@ beside its notebook, nor one of the glossary.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-GLOSSARY = Path(__file__).parents[1] / "widgets/model/glossary.md"
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = ROOT / "notebooks"
+RECORDED = ROOT / "build/course"  # the same notebooks with outputs: docs/record.py
+GLOSSARY = ROOT / "widgets/model/glossary.md"
+CHART = "application/vnd.plotly.v1+json"
+MOST_ROWS = 40  # of a chart's table
+SCRIPT = "plotly.min.js"
+STYLE = """<style>
+.said, .picture pre { overflow-x: auto; font-size: .72em; line-height: 1.35; white-space: pre; }
+figure.picture.picture { display: block; margin: 1em 0; width: 100%; max-width: none; }
+figure.picture.picture { text-align: left; }
+figure.picture.picture summary { text-align: left; }
+figure.picture.picture img { display: block; margin: 0; max-width: 100%; background: #fff; }
+</style>"""
+DRAW = """<script>
+for (const chart of document.querySelectorAll(".chart")) {
+  const { data, layout } = JSON.parse(chart.querySelector("script").textContent);
+  Plotly.newPlot(chart, data, layout, { responsive: true });
+}
+</script>"""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The files of docs/, with `course/` and the glossary beside them."""
+    """The files of docs/, with `course/`, what draws its charts, and the glossary beside them."""
     from mkdocs.structure.files import File
+    from plotly.offline import get_plotlyjs
 
     for name, text in pages().items():
         files.append(File.generated(config, f"course/{name}.md", content=text))
+    files.append(File.generated(config, f"course/{SCRIPT}", content=get_plotlyjs()))
     words = GLOSSARY.read_text("utf-8")
     files.append(File.generated(config, GLOSSARY.name, content=words))
     return files
 
 
 def pages() -> dict[str, str]:
-    """The teacher's guide and each chapter, by the name of its page."""
-    chapters = {path.stem: chapter(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+    """The teacher's guide and each chapter, by the name of its page: as it was recorded, if it was
+    recorded as it is now.
+    """
+    chapters = {path.stem: chapter(_latest(path), path.name) for path in _notebooks()}
     return {"teaching": (NOTEBOOKS / "TEACHING.md").read_text("utf-8"), **chapters}
 
 
-def chapter(notebook: Path) -> str:
-    """Words as they are, cells as code: they show something where they can run."""
-    cells = json.loads(notebook.read_text("utf-8"))["cells"]
-    first, *rest = [_page(cell) for cell in cells]
-    make = f"make lab NOTEBOOK=notebooks/{notebook.name}"
-    run = f"*`{make}` runs this chapter, with its pictures.*"
-    return "\n\n".join([first, run, *rest]) + "\n"
+def _notebooks() -> list[Path]:
+    return sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
-def _page(cell: dict[str, Any]) -> str:
-    source = "".join(cell["source"])
-    return source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```"
+def _latest(path: Path) -> dict[str, Any]:
+    now: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    recorded = RECORDED / path.name
+    if not recorded.exists():
+        return now
+    ran: dict[str, Any] = json.loads(recorded.read_text("utf-8"))
+    same = [_text(c["source"]) for c in ran["cells"]] == [_text(c["source"]) for c in now["cells"]]
+    return ran if same else now
+
+
+def chapter(notebook: Mapping[str, Any], file: str) -> str:
+    """Words as they are, cells as code, and below each what it gave."""
+    first, *rest = notebook["cells"]
+    parts = [_text(first["source"]), _how_it_ran(notebook["metadata"], file), STYLE]
+    for cell in rest:
+        parts += _cell(cell)
+    if any('class="chart"' in part for part in parts):
+        parts += [f'<script src="{SCRIPT}"></script>', DRAW]
+    return "\n\n".join(parts) + "\n"
+
+
+def _how_it_ran(metadata: Mapping[str, Any], file: str) -> str:
+    run = f"*`make lab NOTEBOOK=notebooks/{file}` runs this chapter, with its pictures.*"
+    if "recorded" not in metadata:
+        return run
+    on = "What stands under a cell here was recorded, on {machine}, {day}: times are that machine's"
+    return f"*{on.format(**metadata['recorded'])}, and pictures stand still.* {run}"
+
+
+def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
+    text = _text(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield text
+        return
+    yield f"```python\n{text}\n```"
+    said = ""
+    for output in cell["outputs"]:
+        if output["output_type"] == "stream":
+            said += _text(output["text"])
+            continue
+        if said:
+            yield _said(said)
+            said = ""
+        if "data" in output:
+            yield shown({kind: _text(data) for kind, data in output["data"].items()})
+    if said:
+        yield _said(said)
+
+
+def shown(data: Mapping[str, Any]) -> str:
+    """One output without a kernel: a picture with its table, a chart with its table, or words."""
+    words = str(data.get("text/plain", ""))
+    chart = data.get(CHART)
+    if "image/svg+xml" in data:
+        source = b64encode(data["image/svg+xml"].encode()).decode()
+        about = escape(words.partition("\n")[0])
+        drawn = f'<img alt="{about}" src="data:image/svg+xml;base64,{source}">'
+        return _picture(drawn, words)
+    if chart:
+        told = json.dumps({"data": chart["data"], "layout": chart["layout"]}).replace("</", "<\\/")
+        drawn = f'<div class="chart"><script type="application/json">{told}</script></div>'
+        return _picture(drawn, "\n".join(_rows(chart["data"])))
+    return _said(words)
+
+
+def _picture(drawn: str, table: str) -> str:
+    inside = f"<details><summary>Table</summary><pre>{_unbroken(table)}</pre></details>"
+    return f'<figure class="picture">{drawn}{inside}</figure>'
+
+
+def _said(text: str) -> str:
+    return f'<pre class="said">{_unbroken(text.rstrip())}</pre>'
+
+
+def _unbroken(text: str) -> str:
+    """Escaped, and without an empty line, which would end HTML that stands in Markdown."""
+    return escape(text, quote=False).replace("\n\n", "\n&#10;").replace("\n\n", "\n&#10;")
+
+
+def _rows(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What a chart draws, trace by trace: a line for each of its points."""
+    for trace in traces:
+        yield str(trace.get("name") or trace.get("type", ""))
+        xs, ys = _numbers(trace.get("x")), _numbers(trace.get("y"))
+        yield from (f"  {x}  {y}" for x, y in list(zip(xs, ys))[:MOST_ROWS])
+        if len(xs) > MOST_ROWS:
+            yield f"  … and {len(xs) - MOST_ROWS} more"
+
+
+def _numbers(values: Any) -> list[Any]:
+    """An axis of a trace, which may be packed."""
+    if isinstance(values, Mapping) and "bdata" in values:
+        return np.frombuffer(b64decode(values["bdata"]), values["dtype"]).tolist()  # type: ignore[no-any-return]
+    return list(values or ())
+
+
+def _text(source: Any) -> Any:
+    """A notebook keeps a text as one, or as its lines."""
+    return "".join(source) if isinstance(source, list) else source

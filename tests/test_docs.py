@@ -44,6 +44,15 @@ def test_a_page_does_what_it_says(
             own_operators.forget(name)
 
 
+@pytest.mark.slow
+def test_a_cluster_sweeps_as_its_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "scale.md").read_text("utf-8"), re.S)
+    exec(compile(block, "scale.md", "exec"), {"__name__": "__main__"})
+    assert (tmp_path / "rows.sqlite").stat().st_size > 0
+
+
 def test_every_page_is_in_the_index_and_in_the_site() -> None:
     index = (DOCS / "index.md").read_text("utf-8")
     site = (ROOT / "mkdocs.yml").read_text("utf-8")
@@ -72,6 +81,33 @@ def test_the_site_has_every_cell_of_every_chapter() -> None:
         assert page.startswith("# ")
         for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
             assert "".join(cell["source"]) in page
+
+
+def test_a_page_has_what_a_cell_gave_without_its_kernel() -> None:
+    """A picture, a chart and words, each in HTML that no empty line breaks."""
+    chart = {"data": [{"name": "times", "x": [1, 2], "y": [3.5, 4.5]}], "layout": {}}
+    pictured = {
+        "application/vnd.jupyter.widget-view+json": {"model_id": "1"},
+        "image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg'/>",
+        "text/plain": "a <wall>\nunit  us\n\nanother table\n\n\nand one",
+    }
+    outputs = [
+        {"output_type": "stream", "name": "stdout", "text": ["one\n", "\n", "two < three\n"]},
+        {"output_type": "display_data", "data": pictured, "metadata": {}},
+        {"output_type": "display_data", "data": {"application/vnd.plotly.v1+json": chart}},
+    ]
+    cell = {"cell_type": "code", "source": "run()", "outputs": outputs}
+    head = {"cell_type": "markdown", "source": "# A chapter"}
+    recorded = {"recorded": {"machine": "a machine", "day": "2026-01-01"}}
+    made = runpy.run_path(str(DOCS / "course.py"))["chapter"]
+    page = made({"cells": [head, cell], "metadata": recorded}, "00_tour.ipynb")
+    assert "was recorded, on a machine, 2026-01-01" in page
+    assert '<pre class="said">one\n&#10;two &lt; three</pre>' in page
+    (picture, drawn) = re.findall(r"<figure.*?</figure>", page, re.S)
+    assert 'alt="a &lt;wall&gt;"' in picture and "\n\n" not in picture + drawn
+    assert "<summary>Table</summary>" in picture and "another table" in picture
+    assert '"y": [3.5, 4.5]' in drawn and "times\n  1  3.5\n  2  4.5" in drawn
+    assert page.count("plotly.min.js") == 1
 
 
 def test_the_api_page_names_what_there_is() -> None:

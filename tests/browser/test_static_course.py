@@ -1,0 +1,77 @@
+"""The course where there is no kernel: a page of a chapter, as it was recorded, in Chromium."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.driver import Tab
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = ROOT / "notebooks"
+ONE = "05_cost_models"  # a picture of ours, and a chart of the notebook's own
+CHAPTERS = [
+    pytest.param(path, id=path.stem, marks=() if path.stem == ONE else pytest.mark.exhaustive)
+    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
+]
+THEME = ".md-typeset figure { display: flow-root; width: fit-content; text-align: center; }"
+PICTURES = """figures => figures.map(figure => {
+  const image = figure.querySelector("img");
+  const chart = figure.querySelector(".chart");
+  figure.querySelector("details").open = true;
+  const table = figure.querySelector("details pre");
+  return {
+    drawn: image ? image.naturalWidth : chart.querySelectorAll("svg.main-svg").length,
+    high: figure.firstElementChild.getBoundingClientRect().height,
+    wide: figure.firstElementChild.getBoundingClientRect().width,
+    begins: getComputedStyle(table).textAlign,
+    about: image ? image.alt : table.textContent,
+    table: table.textContent.trim().split("\\n").length,
+    seen: table.getBoundingClientRect().height,
+  };
+})"""
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_picture_of_a_chapter_stands_still_with_its_table(
+    chapter: Path, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No kernel, nothing from outside: `Tab` refuses what is asked for there."""
+    from nbconvert.filters.markdown_mistune import markdown2html_mistune
+    from plotly.offline import get_plotlyjs
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    recorded = tmp_path / chapter.name
+    runpy.run_path(str(ROOT / "docs/record.py"))["record"](chapter, recorded)
+    ran = json.loads(recorded.read_text("utf-8"))
+    page = runpy.run_path(str(ROOT / "docs/course.py"))["chapter"](ran, chapter.name)
+    assert "was recorded, on " in page and ran["metadata"]["recorded"]["machine"] in page
+    (tmp_path / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
+    html = tmp_path / "page.html"
+    html.write_text(
+        f'<!doctype html><meta charset="utf-8"><style>{THEME}</style>'
+        f'<div class="md-typeset">{markdown2html_mistune(page)}</div>',
+        encoding="utf-8",
+    )
+    bundles = [o["data"] for c in ran["cells"] for o in c.get("outputs", ()) if "data" in o]
+    pictures = [d for d in bundles if d.keys() - {"text/plain"}]
+    tab = Tab(browser)
+    try:
+        tab.page.goto(html.as_uri())
+        tab.page.wait_for_load_state("networkidle")
+        found = tab.page.locator("figure.picture").evaluate_all(PICTURES)
+        assert len(found) == len(pictures) > 0
+        for one in found:
+            assert one["drawn"] and one["high"] > 30 and one["seen"] > 10, one
+            assert one["about"].strip() and one["table"] > 1, one
+            assert one["wide"] > 300 and one["begins"] == "left", one
+        assert not tab.page.locator("text=widget-view").count()
+        assert not tab.faults and not tab.outside
+    finally:
+        tab.close()
