@@ -61,7 +61,8 @@ def pages() -> dict[str, str]:
     recorded as it is now.
     """
     chapters = {path.stem: chapter(_latest(path), path.name) for path in _notebooks()}
-    return {"teaching": (NOTEBOOKS / "TEACHING.md").read_text("utf-8"), **chapters}
+    guide = (NOTEBOOKS / "TEACHING.md").read_text("utf-8").replace("](../docs/", "](../")
+    return {"teaching": guide, **chapters}
 
 
 def _notebooks() -> list[Path]:
