@@ -9,8 +9,11 @@ the page has all of its first picture, from a model (planned) and from a compila
 `knobs`: for each model each knob goes to some of its values, in a process that has compiled the
 model once: the time from the question to all that the page is sent, as JSON, once planned, and
 once measured. The line of a model says the median, the 95th percentile and the slowest, by knob.
-`graph`: a model of so many operators: the time until it is laid out folded. `memory`: what the
-process holds more after so many turns of knobs than after a tenth of them.
+Settings of *What if* are turned as knobs are, away and back.
+`graph`: a model of so many operators: the time until it is laid out folded, and until one of its
+folds is opened. `steps`: the program of each step of a model of so many lines. `memory`: what the
+process holds more after so many turns of knobs than after a tenth of them, and after so many houses
+were opened again.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -29,6 +33,9 @@ from typing import Any
 
 import explorer
 from explorer.cli.text import table
+from explorer.devices import hardware
+from widgets.model.controls import settings
+from widgets.model.step_knobs import HIDDEN
 from widgets.session.session import Session
 
 MOST_PLANNED_MS, MOST_MEASURED_MS = 300.0, 2000.0
@@ -47,6 +54,16 @@ house = widgets.explore(given if sys.argv[2] == "model" else explorer.compile(gi
 json.dumps(house.session.parts())
 print(imported - begin, perf_counter() - imported, len(house._esm) + len(house._css))
 """
+SETTINGS = {  # and how many times as much; 0: off
+    "hardware.units": 2.0,
+    "hardware.clock_ghz": 0.5,
+    "hardware.L2 capacity": 0.5,
+    "hardware.DRAM bandwidth": 0.5,
+    "hardware.cost tile": 2.0,
+    "roller.top_k": 2.0,
+    "softmax.enabled": 0.0,
+}
+REOPENED, LAYER = 50, 1000
 MODELS = "tiny_bert,tiny_mobilenetv2,tiny_resnet18,tiny_lstm,tiny_gpt2"
 
 
@@ -94,12 +111,17 @@ def turns(session: Session, values: int) -> Iterator[tuple[str, int, str]]:
     if operators:
         middle = session.house.order[operators[len(operators) // 2]]
         session.answer("focus", {"op": middle})
-    for knob in session.knobs():
+    for knob in (k for k in session.knobs() if k.kind != HIDDEN):
         others = [i for i in range(len(knob.labels)) if i != knob.now][:values]
         for index in (*others, knob.now) if others else ():
             now = next((k for k in session.knobs() if k.name == knob.name), None)
             if now is not None and index < len(now.labels) and now.now != index:
                 yield knob.name, index, now.labels[index]
+    for name, times in SETTINGS.items():
+        control = settings.named(session.now.compiled, name)
+        text = "off" if not times else f"{hardware.amount(control.now) * times:.12g}"
+        for label in (text, control.now):
+            yield f"set {name}", 1, label
 
 
 def percentile(found: Sequence[float], share: float) -> float:
@@ -148,17 +170,62 @@ def chain(operators: int) -> Any:
     return explorer.trace(model)
 
 
+def layered(operators: int) -> Any:
+    """A model of so many operators in layers of `LAYER`, in each of which none repeats."""
+    import explorer.np as enp
+
+    kinds = random.Random(1).choices((enp.tanh, enp.exp, enp.abs, enp.negative, enp.floor), k=LAYER)
+
+    def model(x: explorer.tensor("float32", 4, 8)) -> Any:  # type: ignore[valid-type]
+        for _ in range(operators // LAYER):
+            for kind in kinds:
+                x = kind(x)
+        return x
+
+    return explorer.trace(model)
+
+
 def graph(operators: int) -> None:
     """A large model folded."""
     from explorer.compilation.operators import operators as read
     from widgets.model import dataflow_graph
 
-    c = explorer.compile(chain(operators), until="typed")
+    c = explorer.compile(layered(operators), until="typed")
     begin = perf_counter()
     known = read(c.model.program, c.program)
     found = dataflow_graph.data(c, False, known)
     seconds = perf_counter() - begin
     print(f"{len(known)} operators: {len(found.nodes)} nodes laid out in {seconds:.2f} s")
+    begin = perf_counter()
+    session = Session(c)
+    opened = perf_counter() - begin
+    begin = perf_counter()
+    folded = session.answer("graph", {"view": "operators"})
+    seconds = perf_counter() - begin
+    print(f"its house opened in {opened:.2f} s, its layers folded in {seconds:.2f} s, ", end="")
+    opened, times = list[str](), list[str]()
+    for what in ("all layers", f"one of {LAYER}"):
+        opened.append(next(n["name"] for n in folded["nodes"] if n["kind"] == "group"))
+        begin = perf_counter()
+        folded = session.answer("graph", {"view": "operators", "opened": ",".join(opened)})
+        seconds = perf_counter() - begin
+        times.append(f"{what} opened in {seconds:.2f} s, {len(folded['nodes'])} nodes")
+    print("; ".join(times))
+
+
+def steps(lines: int) -> None:
+    """Each step of a model of so many lines, as it is first shown and shown again."""
+    session = Session(explorer.compile(chain(lines), until="planned"))
+    times = []
+    for again in range(2):
+        found = []
+        for n in range(len(session.now.compiled.snapshots)):
+            begin = perf_counter()
+            json.dumps(session.answer("program", {"step": n}))
+            found.append((perf_counter() - begin) * 1e3)
+        times.append(f"{'again' if again else 'first'} at most {max(found):.0f} ms")
+    count = len(session.now.compiled.snapshots)
+    print(f"{count} steps of {lines} operators: {', '.join(times)}")
 
 
 def memory(model: str, moves: int) -> None:
@@ -176,6 +243,10 @@ def memory(model: str, moves: int) -> None:
     tenth = held[len(held) // 10]
     print(f"{model}: {held[0]:.0f} MB, {tenth:.0f} after {len(held) // 10} moves, ", end="")
     print(f"{held[-1]:.0f} after {len(held)}")
+    c, before = session.now.compiled, _resident_mb()
+    for _ in range(REOPENED):
+        _sent(Session(c))
+    print(f"{REOPENED} houses opened again: {before:.0f}, then {_resident_mb():.0f} MB")
 
 
 def _resident_mb() -> float:
@@ -189,8 +260,9 @@ def main() -> None:
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--values", type=int, default=3, help="values that a knob goes to")
     parser.add_argument("--operators", type=int, default=50_000)
+    parser.add_argument("--lines", type=int, default=5_000)
     parser.add_argument("--moves", type=int, default=200)
-    parser.add_argument("--parts", default="first,knobs,graph,memory")
+    parser.add_argument("--parts", default="first,knobs,graph,steps,memory")
     parser.add_argument("--json", default="", help="a file that gets every turn")
     flags = parser.parse_args()
     models, parts = flags.models.split(","), flags.parts.split(",")
@@ -209,6 +281,8 @@ def main() -> None:
             Path(flags.json).write_text(json.dumps(rows))
     if "graph" in parts:
         graph(flags.operators)
+    if "steps" in parts:
+        steps(flags.lines)
     if "memory" in parts:
         memory(models[0], flags.moves)
 
