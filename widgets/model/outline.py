@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from explorer.compilation.operators import is_call
 from explorer.ir.affine import Affine
+from explorer.ir.by_identity import by_identity
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -59,16 +60,19 @@ class Line:
     family: str = ""
 
 
-def lines(program: Program) -> list[Line]:
-    """The whole program."""
+def _lines(program: Program) -> list[Line]:
     found: list[Line] = []
     for function in program.functions:
         found.append(Line(_signature(function)))
         for binding in function.body:
-            found += binding_lines(binding)
+            found += lines_of(binding)
         outputs = ", ".join(v.name for v in function.outputs)
         found.append(Line(f"  return {outputs}"))
     return found
+
+
+lines = by_identity(_lines, most=8)
+"""The whole program, not to be changed: the next step begins with the lines that one ends with."""
 
 
 def _signature(function: Function) -> str:
@@ -95,6 +99,14 @@ def binding_lines(binding: Binding) -> Iterator[Line]:
         tiling = binding.expr.tiling
         if tiling is not None:
             yield Line("    tile " + tiling_text(tiling), ops, kind)
+
+
+def _lines_of(binding: Binding) -> tuple[Line, ...]:
+    return tuple(binding_lines(binding))
+
+
+lines_of = by_identity(_lines_of)
+"""The lines of a binding, which most steps leave as it is."""
 
 
 def binding_text(binding: Binding) -> str:

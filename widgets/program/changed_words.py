@@ -74,8 +74,10 @@ def _between(
                 break
 
 
-def spans(old: str, new: str) -> tuple[Spans, Spans]:
-    """Where the words are that one line has and the other has not."""
+def spans(old: str, new: str, each: bool = True) -> tuple[Spans, Spans]:
+    """Where the words are that one line has and the other has not; without `each`, all between the
+    first and the last of them.
+    """
     first, second = _WORD.findall(old), _WORD.findall(new)
     head = 0
     while head < min(len(first), len(second)) and first[head] == second[head]:
@@ -84,7 +86,7 @@ def spans(old: str, new: str) -> tuple[Spans, Spans]:
     while tail < min(len(first), len(second)) - head and first[-1 - tail] == second[-1 - tail]:
         tail += 1
     middle = first[head : len(first) - tail], second[head : len(second) - tail]
-    if max(map(len, middle)) > MOST or not all(middle):
+    if not each or max(map(len, middle)) > MOST or not all(middle):
         changed = [(0, len(middle[0]), 0, len(middle[1]))]
     else:
         codes = SequenceMatcher(None, middle[0], middle[1], False).get_opcodes()

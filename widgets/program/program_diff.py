@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from explorer.ir.program import Binding, Program
@@ -15,6 +15,8 @@ from widgets.model.on_show import OnShow
 from widgets.model.outline import Line, binding_lines, lines
 from widgets.model.picture import Drawn, Picture
 from widgets.program.changed_words import Spans, aligned, spans
+
+MOST_BY_WORD = 1000  # changed lines whose words are all compared one by one; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,9 @@ def of_bindings(before: Sequence[Binding], after: Sequence[Binding]) -> tuple[Di
 
 def _mated(rows: list[DiffLine]) -> list[DiffLine]:
     """The rows, those that went and those that came in their place paired as far as they are
-    alike.
+    alike; of a great many, words are compared from either end alone.
     """
-    at = 0
+    at, each = 0, sum(row.mark == "-" for row in rows) <= MOST_BY_WORD
     while at < len(rows):
         if rows[at].mark == " ":
             at += 1
@@ -78,11 +80,15 @@ def _mated(rows: list[DiffLine]) -> list[DiffLine]:
         came = [n for n in range(at, end) if rows[n].mark == "+"]
         for i, j in aligned([rows[n].text for n in gone], [rows[n].text for n in came]):
             a, b = gone[i], came[j]
-            first, second = spans(rows[a].text, rows[b].text)
-            rows[a] = replace(rows[a], mate=b, words=first)
-            rows[b] = replace(rows[b], mate=a, words=second)
+            first, second = spans(rows[a].text, rows[b].text, each)
+            rows[a] = _paired(rows[a], b, first)
+            rows[b] = _paired(rows[b], a, second)
         at = end
     return rows
+
+
+def _paired(row: DiffLine, mate: int, words: Spans) -> DiffLine:
+    return DiffLine(row.mark, row.number, row.text, row.ops, row.family, mate, words)
 
 
 Block = tuple[str, int, list[Line]]
@@ -100,8 +106,13 @@ def _blocks(lines: Sequence[Line]) -> list[Block]:
 
 
 def _within(old: list[Line], new: list[Line], a: int, b: int) -> list[DiffLine]:
+    texts = [i.text for i in old], [i.text for i in new]
+    if texts[0] == texts[1]:
+        return [_line(" ", b + i, line) for i, line in enumerate(new)]
+    if len(old) == len(new) == 1:
+        return [_line("-", a, old[0]), _line("+", b, new[0])]
     found: list[DiffLine] = []
-    matcher = SequenceMatcher(None, [i.text for i in old], [i.text for i in new], autojunk=False)
+    matcher = SequenceMatcher(None, *texts, autojunk=False)
     for tag, a0, a1, b0, b1 in matcher.get_opcodes():
         if tag != "equal":
             found += [_line("-", a + i, old[i]) for i in range(a0, a1)]

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from explorer.errors import BadOption
+from explorer.garbage import rare_collections
 from explorer.ir.stage import Stage
 from explorer.runtime.control.way_times import Timed
 from widgets.draw import plots
@@ -33,10 +34,11 @@ from widgets.session.wall_views import Binary
 def program(s: OnShow, step: int) -> Any:
     """The lines of the program after a step, and those that went."""
     snapshot = item(s.now.compiled.snapshots, step, "step")
-    key, both = f"lines {step}", (snapshot.before, snapshot.after)
-    lines = s.house.kept(key, (), lambda: program_diff.data(*both))
+    both = snapshot.before, snapshot.after
+    with rare_collections():
+        rows = s.house.kept(f"lines {step}", (), lambda: _rows(s, program_diff.data(*both)))
     failed = snapshot.checked if isinstance(snapshot.checked, str) else ""
-    return {"lines": _rows(s, lines), "failed": failed}
+    return {"lines": rows, "failed": failed}
 
 
 def versus(s: OnShow) -> Any:
