@@ -78,10 +78,11 @@ def _ordered(
     place = [0] * len(layer)
     for row in rows:
         _number(row, place)
+    wide = [row for row in rows if len(row) > 1]  # one alone has its place
     for sweep in range(sweeps):
         down = sweep % 2 == 0
         near = above if down else below
-        for row in rows if down else reversed(rows):
+        for row in wide if down else reversed(wide):
             medians = {v: _median([place[u] for u in near[v]], place[v]) for v in row}
             row.sort(key=medians.__getitem__)
             _number(row, place)

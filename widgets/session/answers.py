@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from explorer.errors import BadOption
-from explorer.garbage import rare_collections
 from explorer.ir.stage import Stage
 from explorer.runtime.control.way_times import Timed
 from widgets.draw import plots
@@ -35,8 +34,7 @@ def program(s: OnShow, step: int) -> Any:
     """The lines of the program after a step, and those that went."""
     snapshot = item(s.now.compiled.snapshots, step, "step")
     both = snapshot.before, snapshot.after
-    with rare_collections():
-        rows = s.house.kept(f"lines {step}", (), lambda: _rows(s, program_diff.data(*both)))
+    rows = s.house.kept(f"lines {step}", (), lambda: _rows(s, program_diff.data(*both)))
     failed = snapshot.checked if isinstance(snapshot.checked, str) else ""
     return {"lines": rows, "failed": failed}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, IronworksError, fault
+from explorer.garbage import rare_collections
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.stage import Stage
 from explorer.making import Ended
@@ -109,7 +110,8 @@ class Session:
         self.brought = keeping.Brought(first.setting, ())
         self.focus = kept.op
         self.revision = 0
-        self._show(first)
+        with rare_collections():
+            self._show(first)
 
     # What is on show
 
@@ -288,7 +290,8 @@ class Session:
         check_question(kind, known[kind], args)
         before = self._state()
         try:
-            found = known[kind](**args)
+            with rare_collections():
+                found = known[kind](**args)
         except BaseException as problem:
             self._back_to(before)
             if isinstance(problem, Exception) and not isinstance(problem, IronworksError):

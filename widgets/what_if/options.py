@@ -20,6 +20,7 @@ def table(controls: Sequence[Control], said: str) -> Table:
         (c.name, c.now, c.a, c.default, c.legal, c.says + (f" ({c.source})" if c.source else ""))
         for c in controls
     ]
+    rows = rows or [("none", "", "", "", "", "it was compiled elsewhere: nothing can be set")]
     columns = ("setting", "now", "A", "by default", "may be", "what it is")
     return Table(columns, tuple(rows), ((),) * len(rows), said)
 

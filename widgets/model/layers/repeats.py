@@ -70,8 +70,8 @@ class _Finder:
             equal = piece[:-size] == piece[size:]
             if int(equal.sum()) < max(size, most - size):
                 continue
-            for start, length in _runs(equal):
-                if (length + size) // size * size <= most or length < size:
+            for start, length in _runs(equal, max(size, most - size + 1)):
+                if (length + size) // size * size <= most:
                     continue
                 found = self._placed(low + start, length, size)
                 if found is not None and found[1] * found[2] > most:
@@ -112,11 +112,13 @@ class _Finder:
         )
 
 
-def _runs(equal: np.ndarray) -> list[tuple[int, int]]:
-    """Where rows of True begin, and how long they are."""
+def _runs(equal: np.ndarray, least: int) -> list[tuple[int, int]]:
+    """Where rows of at least so many True begin, and how long they are."""
     padded = np.concatenate(([False], equal, [False]))
     ends = np.flatnonzero(padded[1:] != padded[:-1])
-    return [(int(a), int(b - a)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+    begins, lengths = ends[::2], ends[1::2] - ends[::2]
+    long = lengths >= least
+    return list(zip(begins[long].tolist(), lengths[long].tolist(), strict=True))
 
 
 def _moved(part: Part, by: int) -> Part:
