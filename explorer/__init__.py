@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from explorer.training.runs.fit import fit
     from explorer.tuning.edited_kernel import try_kernel
     from explorer.tuning.forecast import check
+    from explorer.tuning.inside.traced import kernel_parts
     from explorer.tuning.races.race import race
     from explorer.tuning.sweep import sweep
     from explorer.tuning.what_if import compare
@@ -71,6 +72,7 @@ _HOME = {
     "rewrite": ("explorer.passes.simplify.own_rewrite", "rewrite"),
     "race": ("explorer.tuning.races.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
+    "kernel_parts": ("explorer.tuning.inside.traced", "kernel_parts"),
     "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),
     # models written in Python
     "cond": ("explorer.frontends.tracing.control.branches", "cond"),
@@ -109,6 +111,7 @@ __all__ = [
     "forget_policy",
     "function",
     "grad",
+    "kernel_parts",
     "library",
     "load",
     "match_cast",

@@ -38,10 +38,10 @@ export function roomsView(ctx, picture) {
     return more.against === "A" || step < 0 ? more : { ...more, step };
   }
   function question(room, table) {
-    const view = viewOf(room), { family } = known[room];
+    const view = viewOf(room), { family, timed } = known[room]; // a table is about all, but where what is chosen or timed is about one
     if (family === "steps") return ctx.host.ask("picture", { room, op: -1, ...stepOf(view.more) });
     const extra = family ? { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more } : {};
-    return ctx.host.ask("picture", { room, op: table && !(view.device || family && ctx.host.alive) ? -1 : ctx.op(), ...extra });
+    return ctx.host.ask("picture", { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra });
   }
 
   /** Ask for a room and show it, as a table where that is wanted; false where another one was asked for meanwhile. */

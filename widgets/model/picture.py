@@ -104,6 +104,7 @@ class Picture:
             "live": self.live,
             "below": self.below.name if self.below else "",
             "every": self.every,
+            "timed": self.clock is not None,
         }
 
 

@@ -71,7 +71,13 @@ from widgets.roller import (
     tile_layout,
     tile_panels_picture,
 )
-from widgets.timed import kernel_table_picture, left_out, search_picture, sizes_picture
+from widgets.timed import (
+    inside_kernel,
+    kernel_table_picture,
+    left_out,
+    search_picture,
+    sizes_picture,
+)
 from widgets.training import backward_picture, cache_panel, memory_front
 from widgets.welder import (
     connections_picture,
@@ -125,6 +131,7 @@ PICTURES: tuple[Picture, ...] = (
     generated_source.PICTURE,
     linked_lines.PICTURE,
     flow_graph_picture.PICTURE,
+    inside_kernel.PICTURE,
     kernel_table_picture.PICTURE,
     backward_picture.PICTURE,
     memory_front.PICTURE,

@@ -77,7 +77,7 @@ class PreparedKernel:
             raise BadOption(f"a kernel runs on 1 thread or more, found {threads}", found=threads)
         self.code, self.operands, self.threads = code, operands, threads
         self._keep: list[np.ndarray] = []
-        self._blocks = [self._block() for _ in range(threads)]
+        self.blocks = [self._block() for _ in range(threads)]
         self._launches: dict[int, Launch] = {}
         self.runs = self._fitting()
 
@@ -126,7 +126,7 @@ class PreparedKernel:
         tasks = self.code.tasks(self.operands.sizes)
         rows = [self._rows(unit, tasks, runs) for unit in range(self.threads)]
         made = Launch([rows_of(r) for r in rows], 1, 0)
-        for unit, block in enumerate(self._blocks):
+        for unit, block in enumerate(self.blocks):
             made.code[unit, 0] = (self.code.address, address_of(block))
         return made
 

@@ -1,0 +1,189 @@
+"""A kernel task by task: how long each of its parts takes in a copy with stamps around them, and
+how much slower that copy is.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from explorer.codegen.build import KernelCode
+from explorer.codegen.cpu.object.object_code import compile_unkept
+from explorer.compilation import Compilation
+from explorer.devices.cpus import runs_on
+from explorer.errors import BadOption
+from explorer.ir.kernel import Kernel
+from explorer.ir.shapes.dims import Sizes
+from explorer.measure.compare import Comparison, comparison
+from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel
+from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.measure.turns import take_turns
+from explorer.runtime.workers.arena import address_of
+from explorer.runtime.workers.clock import cycles_per_us
+from explorer.trial.helper import Ended, Limits, in_helper, is_helper
+from explorer.tuning.answers import agree
+from explorer.tuning.inside.parts import Part, Parts
+
+LIMITS = Limits(seconds=60.0, mib=2048)
+MOST_TASKS = 16  # of a kernel, evenly spaced; chosen, as the next four
+RUNS = 21  # of each task, of which the median is told
+MOST_PARTS = 12
+HALF = 0.5  # of the time: a part that has more is opened, while the copy is not much slower
+SLOWER = 1.3  # a copy may be, that has several parts already
+SLOWEST = 4.0  # one that has none else
+COMPARED_SECONDS = 0.15
+
+Table = NDArray[np.int64]
+RUN = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """How long parts of a kernel take on one thread, alone and with its data in the caches as far
+    as they fit. `us` has a row a task of `tasks`, which are some of `of`: what is between the
+    parts, then each part, the median of several runs. The stamps are in it: the copy that was run
+    takes `slower` times as long as the kernel, from `low` to `high`.
+    """
+
+    kernel: str
+    parts: tuple[Part, ...]
+    tasks: tuple[int, ...]
+    of: int
+    us: tuple[tuple[float, ...], ...]
+    slower: float
+    low: float
+    high: float
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Of all time, what is between the parts, then each part; they add up to 1."""
+        sums = [sum(column) for column in zip(*self.us, strict=True)]
+        return tuple(us / (sum(sums) or 1.0) for us in sums)
+
+
+def kernel_parts(c: Compilation, name: str, sizes: Sizes | None = None) -> Traced:
+    """Where the time of a task goes, of the kernel of that name or of a source operator.
+
+    It runs in a process of its own. Raises BadOption where there is no such kernel, or no such
+    process, or the copy does not come to its end.
+    """
+    binding = c.binding(name)
+    code = c.codes.get(binding.name)
+    if code is None or not runs_on(c.device, this_cpu()):
+        raise BadOption(f"{name} has no code that runs here", where=name)
+    if is_helper():
+        raise BadOption("a marked copy needs a process of its own, which cannot be had here")
+    bound = {**c.hint, **(sizes or {})}
+    kernel = binding.kernel_call.kernel
+
+    def work(tell: Callable[[str], None]) -> None:
+        tell(json.dumps(_found(code, kernel, bound)))
+
+    try:
+        (told,) = in_helper(work, LIMITS)
+    except Ended as end:
+        raise BadOption(f"the marked copy of {name} {end.why}", where=name) from None
+    found = json.loads(told)
+    parts = tuple(Part(*row) for row in found["parts"])
+    us = tuple(tuple(row) for row in found["us"])
+    return Traced(binding.name, parts, tuple(found["tasks"]), found["of"], us, *found["slower"])
+
+
+def _found(code: KernelCode, kernel: Kernel, sizes: Sizes) -> dict[str, Any]:
+    """In the helper: parts are opened, the longest first, while stamps cost little."""
+    operands = Operands(kernel, sizes)
+    ours = PreparedKernel(code, operands)
+    ours.launch(1)
+    want = {name: array.copy() for name, array in operands.outputs.items()}
+    outputs = frozenset(a.local for a in code.arguments if a.name in operands.outputs)
+    parts = Parts(code.source, outputs)
+    tasks = _some(code.tasks(sizes))
+    best = _Copy(code, operands, parts, want, ours, tasks)
+    closed: set[int] = set()
+    while (s := _longest(best, parts, closed)) is not None:
+        before = set(parts.opened)
+        parts.opened.add(s)
+        while len(parts.statements) == 1 and parts.can_open(parts.statements[0]):
+            parts.opened.add(parts.statements[0])  # one part alone tells nothing
+        more = len(parts.statements) <= MOST_PARTS
+        found = _Copy(code, operands, parts, want, ours, tasks) if more else None
+        most = SLOWER if len(best.told) > 1 else SLOWEST
+        if found is None or found.slower.ratio > most:
+            parts.opened = before
+            closed.add(id(s))
+        else:
+            best = found
+    ratio = best.slower
+    return {
+        "parts": [[p.what, p.line, p.edge] for p in best.told],
+        "tasks": tasks,
+        "of": code.tasks(sizes),
+        "us": best.us,
+        "slower": [ratio.ratio, ratio.low, ratio.high],
+    }
+
+
+def _longest(best: _Copy, parts: Parts, closed: set[int]) -> ast.stmt | None:
+    """The part that is to be opened next."""
+    shares = zip(best.shares[1:], parts.statements, strict=True)
+    found = [(x, n, s) for n, (x, s) in enumerate(shares) if x > HALF and parts.can_open(s)]
+    return next((s for _, _, s in sorted(found, reverse=True) if id(s) not in closed), None)
+
+
+def _some(count: int) -> list[int]:
+    most = min(count, MOST_TASKS)
+    return sorted({n * count // most for n in range(most)})
+
+
+class _Copy:
+    """A copy with stamps around these parts, its times and how much slower it is."""
+
+    def __init__(
+        self,
+        code: KernelCode,
+        operands: Operands,
+        parts: Parts,
+        want: dict[str, np.ndarray],
+        ours: PreparedKernel,
+        tasks: list[int],
+    ) -> None:
+        self.told = parts.told()
+        self.table: Table = np.zeros(1 + 2 * (1 + len(self.told)), np.int64)
+        source = parts.stamped(address_of(self.table))
+        made = compile_unkept(source, code.target)
+        copy = KernelCode(source, made, code.tile_program, code.arguments, code.target)
+        prepared = PreparedKernel(copy, operands)
+        prepared.launch(1)
+        for name, array in operands.outputs.items():
+            if not agree(array, want[name]):
+                raise AssertionError(f"the marked copy has another answer, {name}")
+        self.us = self._times(prepared, copy.address, tasks)
+        runs = min(ours.runs, prepared.runs)
+        works = (lambda: ours.launch(runs)), (lambda: prepared.launch(runs))
+        self.slower: Comparison = comparison(*take_turns(works, COMPARED_SECONDS, perf_counter_ns))
+
+    @property
+    def shares(self) -> list[float]:
+        """Of what is between, and of each part."""
+        sums = np.array(self.us).sum(0)
+        return [float(us) for us in sums / (sums.sum() or 1.0)]
+
+    def _times(self, prepared: PreparedKernel, address: int, tasks: list[int]) -> list[list[float]]:
+        """Microseconds by task and part, each the median of the runs."""
+        run, block = RUN(address), address_of(prepared.blocks[0])
+        found = np.zeros((len(tasks), RUNS, 1 + len(self.told)), np.int64)
+        for turn in range(RUNS):
+            for n, task in enumerate(tasks):
+                self.table[:] = 0
+                run(task, task + 1, block)
+                found[n, turn] = self.table[1::2]
+        us: list[list[float]] = (np.median(found, 1) / cycles_per_us()).round(6).tolist()
+        return us
