@@ -30,6 +30,7 @@ from tests.fuzz.files import ODD_NUMBERS, ODD_REALS, ODD_TEXTS
 from tests.fuzz.judge import Failure, crash, sentence_judged
 from tests.fuzz.settings import PLAIN
 from tests.fuzz.state_models import MODELS
+from widgets.model.controls import settings
 from widgets.model.knobs import with_code
 from widgets.session.session import Session
 
@@ -38,7 +39,7 @@ STEPS = 6  # questions of one session
 QUESTIONS = (
     "program", "kernel", "operator", "picture", "turn", "wall", "move_brick", "undo", "redo",
     "focus", "tuning", "judge", "job", "cancel", "take", "hand", "move", "join", "unmove",
-    "take_hand", "link", "save", "restore", "nothing",
+    "take_hand", "force", "settings", "set", "link", "save", "restore", "nothing",
 )  # fmt: skip
 LEVELS = ("L1", "L2", "L3", "DRAM", "registers")
 OPTION_WORDS = (
@@ -46,8 +47,9 @@ OPTION_WORDS = (
     "critical-path", "gang", "weight-stationary", "arena", "storages", "direct", "f2", "f4",
     "row3", "row4", "auto", "on", "off", "true", "false", "none", "blas", "onnx",
     "onnx.Softmax,blas", "diagonal", "y:DRAM", "product:L1", "0", "1", "2", "3", "4", "8", "17",
-    "0.5",
+    "0.5", "units:3", "L2 capacity:70000", "units:0", "lanes:4",
 )  # fmt: skip
+AMOUNTS = ("0", "1", "3", "64 KiB", "1 MiB", "0.5", "2", "1e6", "on", "off")
 ODD = 0.35  # of the arguments are odd
 
 
@@ -213,7 +215,7 @@ def questions(rng: Rng, name: str) -> list[Failure]:
     for _ in range(STEPS):
         kind = str(one(rng, QUESTIONS))
         arguments = _arguments(rng, kind, session)
-        before = snapshot_of(session)
+        before, kind = snapshot_of(session), "turn" if kind == "set" else kind
         answer, failures = refused_well(lambda k=kind, a=arguments: session.answer(k, a))
         what = f"{kind} {_shown(arguments)}"
         if failures:
@@ -242,6 +244,8 @@ def _arguments(rng: Rng, kind: str, session: Session) -> dict[str, Any]:
     index = int(rng.integers(-2, 9))
     knob = one(rng, [k.name for k in session.knobs()])
     values = [c.name for c in session.house.calls] or ["y"]
+    c = session.now.compiled
+    known = [x.name for x in (*settings.options(c, c), *settings.figures(c, c))] or ["roller.top_k"]
     sensible: dict[str, dict[str, Any]] = {
         "program": {"step": index},
         "kernel": {"call": index, "language": one(rng, ("numba", "llvm", "assembly"))},
@@ -261,6 +265,9 @@ def _arguments(rng: Rng, kind: str, session: Session) -> dict[str, Any]:
         "hand": {},
         "move": {"value": one(rng, values), "level": one(rng, LEVELS)},
         "join": {"value": one(rng, values)},
+        "force": {"value": one(rng, values)},
+        "settings": {"room": one(rng, ("options", "hardware", "roller"))},
+        "set": {"knob": f"set {one(rng, known)}", "index": 1, "label": one(rng, AMOUNTS)},
         "restore": {"text": session.link()["text"]},
     }  # fmt: skip
     found = dict(sensible.get(kind, {}))
