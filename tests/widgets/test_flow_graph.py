@@ -143,6 +143,25 @@ def test_many_blocks_are_folded_by_their_innermost_loops(
     assert f"folded to {len(few.nodes)} nodes" in flow_graph_picture.caption(few)
 
 
+def test_a_folded_loop_is_opened_and_shows_the_loops_in_it(
+    kernels: list[explorer.compilation.kernels.CompiledKernel],
+) -> None:
+    kernel = max(kernels, key=lambda k: len(k.listings.assembly.text))
+    few = flow_graph.data(kernel, 12)
+    folds = [n for n in few.nodes if len(n.blocks) > 1]
+    largest = max(folds, key=lambda n: len(n.blocks))
+    more = flow_graph.data(kernel, 12, opened={largest.head})
+    mine = [n for n in more.nodes if set(n.blocks) <= set(largest.blocks)]
+    assert len(mine) > 1 and sorted(b for n in mine for b in n.blocks) == sorted(largest.blocks)
+    assert next(n for n in mine if largest.head in n.blocks).head == largest.head
+    others = [n for n in few.nodes if n is not largest]
+    assert others == [n for n in more.nodes if n not in mine]  # all else is folded as it was
+    every = flow_graph.data(kernel, 12, opened=range(few.blocks))
+    assert every.nodes == flow_graph.data(kernel, 10_000).nodes
+    drawn = flow_graph_picture.figure(few).text()
+    assert drawn.count(" data-loop=") == len(folds) and "or + opens it" in drawn
+
+
 def test_a_text_without_a_function_has_no_blocks() -> None:
     assert flow("// no PTX here\n").blocks == ()
     kernel = hand.HandMade().kernels[0]

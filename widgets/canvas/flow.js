@@ -1,15 +1,18 @@
 // The blocks of low-level code in a picture: one that is chosen selects its lines, and where lines are selected their blocks are lit.
 
-/** Let the blocks in `picture` select lines of `linked`; returns what lights them. `failed(sentence)` is told of what cannot be read. */
-export function flowBlocks(picture, linked, failed) {
+/** Let the blocks in `picture` select lines of `linked`; returns what lights them. `failed(sentence)` is told of what cannot be read, `open(loop)` which folded loop is opened, "" to fold all. */
+export function flowBlocks(picture, linked, failed, open) {
   const placesOf = node => node.dataset.lines.split(" ").flatMap(span => { const [a, b] = span.split("-").map(Number); return Array.from({ length: b - a + 1 }, (_, i) => a + i); });
   async function choose(node) {
     const { language } = node.dataset;
     try { await linked.read(language); linked.choose(language, placesOf(node)); } catch (error) { failed(error.sentence ?? String(error)); }
   }
   picture.addEventListener("click", event => { const node = event.target.closest("[data-lines]"); if (node) choose(node); });
+  picture.addEventListener("dblclick", event => { const node = event.target.closest("[data-loop]"); if (node) open(node.dataset.loop); });
   picture.addEventListener("keydown", event => {
-    const node = event.target.closest("[data-lines]"), by = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const node = event.target.closest("[data-lines]"), fold = { "+": node?.dataset.loop, "-": "" }[event.key];
+    if (node && fold !== undefined && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); event.stopPropagation(); open(fold); return; }
+    const by = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!node || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || !by && event.key !== "Enter" && event.key !== " ") return;
     event.preventDefault(); event.stopPropagation();
     if (!by) { choose(node); return; }

@@ -66,7 +66,7 @@ export function mount(el, host) {
   const heads = { g: h("div", { class: "ph" }), w: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: source.head };
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true });
   wall.box.append(picture);
-  const blocks = flowBlocks(picture, linked, say);
+  const blocks = flowBlocks(picture, linked, say, loop => rooms.unfold(loop));
   const rooms = roomsView({ host, code: columns, pictures: known, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), toStep, enter, turn: (knob, index, label) => turn(knob, index, label) }, picture);
   const over = errorOver(), failure = () => host.get("verdict")?.failed;
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);

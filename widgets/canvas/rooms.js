@@ -37,9 +37,20 @@ export function roomsView(ctx, picture) {
     const step = ctx.step?.() ?? -1;
     return more.against === "A" || step < 0 ? more : { ...more, step };
   }
+  const unfolded = new Map(); // of operators: the loops of their kernel's code that are opened
+  /** Open a folded loop of the flow of code, or fold all. */
+  async function unfold(loop) {
+    if (!ctx.host.alive) { ctx.say("A saved page opens no loops."); return; }
+    unfolded.set(ctx.op(), loop === "" ? [] : [...unfolded.get(ctx.op()) ?? [], loop]);
+    await show(shown.room, shown.table);
+    (drawn.querySelector(`[data-first="${loop}"]`) ?? drawn.querySelector(".block"))?.focus({ preventScroll: false });
+    ctx.say(drawn.querySelector("svg.pic")?.getAttribute("aria-label") ?? "", true);
+  }
   function question(room, table) {
     const view = viewOf(room), { family, timed } = known[room]; // a table is about all, but where what is chosen or timed is about one
     if (family === "steps") return ctx.host.ask("picture", { room, op: -1, ...stepOf(view.more) });
+    const mine = room === "flow" && !table && unfolded.get(ctx.op());
+    if (mine?.length) return ctx.host.ask("picture", { room, op: ctx.op(), opened: mine.join(",") });
     const extra = family ? { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more } : {};
     return ctx.host.ask("picture", { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra });
   }
@@ -181,6 +192,7 @@ export function roomsView(ctx, picture) {
     } catch (error) { ctx.say(error.sentence ?? String(error)); }
   }
   return {
+    unfold,
     show, tableOf, zoom,
     /** How what is shown can be saved: a table as CSV, a canvas as a picture of points too, a drawing in any way. */
     saving: (room, table, canvas = null) => saving(table ? ["csv"] : canvas ? ["png", "csv"] : ["png", "svg", "csv"], format => save(format, room, table, canvas)),

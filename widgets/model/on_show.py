@@ -24,7 +24,8 @@ class View:
     to choose from, -1 for the one in use; for Rammer's which policy, how many units, how many
     bricks a share and which rKernels, "" and 0 for those in use; for Grinder's which loop, and what
     a launch and a barrier are supposed to take; for that of sizes which symbol; for those of steps
-    which step, -1 for the largest, and what its program is compared with.
+    which step, -1 for the largest, and what its program is compared with; for the flow of code
+    which loops are opened.
     """
 
     device: str = ""
@@ -39,6 +40,7 @@ class View:
     symbol: str = ""
     step: int = -1
     against: str = ""
+    opened: str = ""
 
 
 @dataclass(frozen=True, slots=True)

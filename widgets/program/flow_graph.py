@@ -5,7 +5,7 @@ are many.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from explorer.codegen.listing import Listing
@@ -21,7 +21,7 @@ MOST_NODES = 60  # more of them are folded, the innermost loops first; chosen
 class Node:
     """One block, or a folded loop of several. `spans` are its lines in the text, from 0, first and
     last; `sources` the lines of the source that most of it comes from, best first. `begins`: it is
-    where a loop begins.
+    where a loop begins. `head` is the block, or that where the folded loop begins.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Node:
     depth: int
     begins: bool
     sources: tuple[int, ...]
+    head: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +51,21 @@ class FlowRows:
     source: tuple[str, ...]
 
 
-def data(kernel: Kernel, most: int = MOST_NODES) -> FlowRows:
-    """The flow of a kernel's assembly, or of a thread block's PTX."""
+def data(kernel: Kernel, most: int = MOST_NODES, opened: Collection[int] = frozenset()) -> FlowRows:
+    """The flow of a kernel's assembly, or of a thread block's PTX. `opened`: the first blocks of
+    loops that are not folded, however many there are.
+    """
     found = kernel.listings
     ptx = found.llvm.text.startswith(PTX_COMMENT)
     listing = found.llvm if ptx else found.assembly
     known = flow(listing.text)
-    groups = _folded(known, most)
-    nodes = tuple(_node(known, group, listing) for group in groups)
-    of = {block: n for n, group in enumerate(groups) for block in group}
+    groups = _folded(known, most, opened)
+    nodes = tuple(_node(known, head, group, listing) for head, group in groups.items())
+    of = {block: n for n, node in enumerate(nodes) for block in node.blocks}
     edges = {(of[a], of[b]): None for a, b in known.edges if (a, b) not in known.back}
     forward = tuple((a, b) for a, b in edges if a != b)
     back = {(of[a], of[b]): None for a, b in sorted(known.back)}
-    inside = tuple((a, b) for a, b in back if a != b or len(groups[a]) == 1)
+    inside = tuple((a, b) for a, b in back if a != b or len(nodes[a].blocks) == 1)
     layers = layered(len(nodes), forward)
     language = "llvm" if ptx else "assembly"
     source = tuple(kernel.source.rstrip("\n").split("\n"))
@@ -70,22 +73,28 @@ def data(kernel: Kernel, most: int = MOST_NODES) -> FlowRows:
     return FlowRows(kernel.name, language, nodes, forward, inside, layers, *count, source)
 
 
-def _folded(known: Flow, most: int) -> list[tuple[int, ...]]:
-    """The blocks of each node: innermost loops first become one, as long as there are too many."""
-    of = list(range(len(known.blocks)))
-    loops = sorted(known.loops, key=lambda h: len(known.loops[h]))
-    for header in loops:
+def _folded(known: Flow, most: int, opened: Collection[int]) -> dict[int, tuple[int, ...]]:
+    """The blocks of each node by the first: innermost loops become one as long as there are many,
+    then those that are opened do not, and show the loops that are folded in them.
+    """
+    of, folded = list(range(len(known.blocks))), []
+    for header in sorted(known.loops, key=lambda h: len(known.loops[h])):
         if len(set(of)) <= most:
             break
+        folded.append(header)
         for block in known.loops[header]:
+            of[block] = header
+    of = list(range(len(known.blocks)))
+    for header in folded:
+        for block in known.loops[header] if header not in opened else ():
             of[block] = header
     groups: dict[int, list[int]] = {}
     for block, head in enumerate(of):
         groups.setdefault(head, []).append(block)
-    return [tuple(groups[head]) for head in sorted(groups)]
+    return {head: tuple(groups[head]) for head in sorted(groups)}
 
 
-def _node(known: Flow, group: tuple[int, ...], listing: Listing) -> Node:
+def _node(known: Flow, head: int, group: tuple[int, ...], listing: Listing) -> Node:
     blocks = [known.blocks[b] for b in group]
     lines = [line for b in blocks for line in b.lines]
     sources = Counter(listing.lines[at] for at in lines if listing.lines)
@@ -95,7 +104,7 @@ def _node(known: Flow, group: tuple[int, ...], listing: Listing) -> Node:
     name = f"B{group[0]}" if len(group) == 1 else f"loop of {len(group)} blocks from B{group[0]}"
     begins = any(b in known.loops for b in group)
     depth = min(b.depth for b in blocks)
-    return Node(name, group, spans, len(lines), depth, begins, best)
+    return Node(name, group, spans, len(lines), depth, begins, best, head)
 
 
 def follows(rows: FlowRows, node: int) -> Sequence[int]:

@@ -106,8 +106,11 @@ def _box(rows: FlowRows, at: int, x: float, y: float) -> str:
     head = label(left + 8, y + 14, fit(node.name, 100), "i w")
     count = label(left + WIDE - 8, y + 14, f"{node.instructions:,}", "i", anchor="end")
     low = label(left + 8, y + 28, _source(rows, node), "mono i")
+    header = f' data-first="{node.head}"'
+    header += f' data-loop="{node.head}"' if len(node.blocks) > 1 else ""
     return (
-        f'<g class="block" data-lines="{spans}" data-language="{rows.language}" role="button" '
+        f'<g class="block" data-lines="{spans}" data-language="{rows.language}"{header} '
+        f'role="button" '
         f'tabindex="{-1 if at else 0}" aria-label="{said}"><title>{said}</title>'
         f"{rect(left, y, WIDE, HIGH, ground, style)}{head}{count}{low}</g>"
     )
@@ -133,20 +136,22 @@ def words(rows: FlowRows, at: int) -> str:
     depth = f", in {count_text(node.depth, 'loop')}" if node.depth else ""
     begins = ", where a loop begins" if node.begins and len(node.blocks) == 1 else ""
     onward = ", ".join(rows.nodes[b].name for b in follows(rows, at)) or "the end"
-    return (
-        f"{node.name}: {count_text(node.instructions, 'instruction')}{depth}{begins}; then {onward}"
-    )
+    opens = ". A double click or + opens it, - folds all" if len(node.blocks) > 1 else ""
+    told = f"{node.name}: {count_text(node.instructions, 'instruction')}{depth}{begins}"
+    return f"{told}; then {onward}{opens}"
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = flow_graph.data(kernel_of(s, op))
+    opened = {int(n) for n in s.view.opened.split(",") if n.isascii() and n.isdigit()}
+    rows = flow_graph.data(kernel_of(s, op), opened=opened)
     return rows, figure(rows), table(rows)
 
 
 PICTURE = Picture(
     name="flow",
     title="Flow of code",
-    words="Which block of a kernel's instructions goes on to which, shaded by the loops around it.",
+    words="Which block of a kernel's instructions goes on to which, shaded by the loops around it; "
+    "a folded loop is opened by a double click or +.",
     draw=_draw,
     stage=Stage.EMITTED,
     about="kernel",

@@ -272,8 +272,9 @@ def _more(
     symbol: str = "",
     step: int = -1,
     against: str = "",
+    opened: str = "",
 ) -> dict[str, Any]:
-    """Which walls, which loop, or which step, from outside."""
+    """Which walls, which loops, or which step, from outside."""
     found = {"policy": str(policy), "units": position(units), "bricks": position(bricks)}
     return found | {
         "kernels": str(kernels),
@@ -283,6 +284,7 @@ def _more(
         "symbol": str(symbol),
         "step": -1 if step == -1 else position(step),
         "against": str(against),
+        "opened": str(opened),
     }
 
 

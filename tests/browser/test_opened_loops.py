@@ -1,0 +1,43 @@
+"""The flow of a kernel's code in a page: a folded loop is opened by a double click and by key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+import explorer
+from tests.browser.over_session import house
+from tests.widgets import made_by_hand as hand
+from widgets.session.session import Session
+
+pytestmark = pytest.mark.browser
+FOLDS, BLOCKS = "#room .picture .block[data-loop]", "#room .picture .block"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), (1280, "light")])
+def test_a_folded_loop_is_opened_and_all_are_folded_again(
+    browser: Browser, tmp_path: Path, width: int, scheme: str
+) -> None:
+    session = Session(explorer.compile("zoo:small_mobilevit"), compare=hand.compare)
+    longest = max(session.now.compiled.kernels, key=lambda k: len(k.listings.assembly.text))
+    op = session.house.order[sorted(longest.origins)[0]]
+    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
+        page.locator("#room .stage[data-stage=EMITTED]").click()
+        page.evaluate(f"driver.select({op})")
+        page.locator("#room .pw .ph [role=tab]", has_text="Flow of code").click()
+        page.wait_for_selector(FOLDS)
+        before, folds = page.locator(BLOCKS).count(), page.locator(FOLDS).count()
+        assert before <= 60 and folds >= 1
+        loop = page.locator(FOLDS).first.get_attribute("data-loop")
+        page.locator(FOLDS).first.dblclick()
+        page.wait_for_function(f"document.querySelectorAll('{BLOCKS}').length > {before}")
+        assert page.locator(f"{BLOCKS}[data-loop='{loop}']").count() == 0
+        focused = "document.activeElement.dataset.first"
+        assert page.evaluate(focused) == loop
+        page.keyboard.press("-")
+        page.wait_for_function(f"document.querySelectorAll('{BLOCKS}').length === {before}")
+        page.locator(FOLDS).first.focus()
+        page.keyboard.press("+")
+        page.wait_for_function(f"document.querySelectorAll('{BLOCKS}').length > {before}")
