@@ -145,7 +145,7 @@ def test_code_planned_for_other_hardware_runs_here_and_says_so() -> None:
 def test_each_figure_is_halved_and_doubled_and_told_by_its_effect() -> None:
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
     picture = gallery.named("hardware")
-    assert gallery.picture("hardware", session)[1].columns[-1] == "what it is"
+    assert gallery.picture("hardware", session)[1].columns[-1] == "from"
     session.time_shown(picture, "")
     rows, svg, words = picture.draw(session, "")
     assert svg is None and words.columns[-1] == "why not"

@@ -16,12 +16,9 @@ NOTHING_CHOSEN = {"devices": [], "device": "", "tiles": [], "rank": -1, "note": 
 
 def table(controls: Sequence[Control], said: str) -> Table:
     """One row a control."""
-    rows = [
-        (c.name, c.now, c.a, c.default, c.legal, c.says + (f" ({c.source})" if c.source else ""))
-        for c in controls
-    ]
-    rows = rows or [("none", "", "", "", "", "it was compiled elsewhere: nothing can be set")]
-    columns = ("setting", "now", "A", "by default", "may be", "what it is")
+    rows = [(c.name, c.now, c.a, c.default, c.says, c.legal, c.source) for c in controls]
+    rows = rows or [("none", "", "", "", "it was compiled elsewhere: nothing can be set", "", "")]
+    columns = ("setting", "now", "A", "by default", "what it is", "may be", "from")
     return Table(columns, tuple(rows), ((),) * len(rows), said)
 
 
