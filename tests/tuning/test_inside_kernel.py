@@ -16,6 +16,7 @@ from explorer.tuning.answers import agree
 from explorer.tuning.inside import traced as inside
 from explorer.tuning.inside.parts import Parts
 from explorer.tuning.inside.traced import Traced, kernel_parts
+from widgets.timed import inside_kernel
 
 LINEAR = explorer.Options(rammer=explorer.rammer.Options(threads=1))
 
@@ -123,6 +124,20 @@ def test_it_is_looked_into_beside_and_says_what_it_costs(c: explorer.Compilation
     assert {len(row) for row in found.us} == {1 + len(found.parts)}
     assert len(found.us) == len(found.tasks) <= inside.MOST_TASKS
     assert 0 < found.low <= found.slower <= found.high
+
+
+def test_a_task_of_a_few_instructions_has_no_parts() -> None:
+    @explorer.trace
+    def first(x: explorer.tensor("float32", 8)):  # type: ignore[no-untyped-def,valid-type]
+        return x[0] * x[1]
+
+    c = explorer.compile(first)
+    found = explorer.kernel_parts(c, c.kernels[0].name)
+    assert found.parts == () and found.shares == (1.0,)
+    told = inside_kernel.caption(found, "first")
+    assert told.startswith("first: a task is a few instructions, without parts; of a marked copy")
+    assert len(inside_kernel.table(found, "first", ()).rows) == len(found.tasks)
+    assert "between them" in inside_kernel.figure(found, "first").text()
 
 
 def test_what_has_no_code_or_does_not_end_is_told(

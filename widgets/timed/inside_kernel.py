@@ -41,6 +41,8 @@ def table(rows: Traced, title: str, ops: tuple[str, ...]) -> Table:
 def caption(rows: Traced, title: str) -> str:
     """Where most of the time goes, and what the stamps cost."""
     shares = rows.shares[1:]
+    if not shares:
+        return f"{title}: a task is a few instructions, without parts; {cost(rows)}"
     at = max(range(len(shares)), key=lambda n: shares[n])
     some = f"{len(rows.tasks)} of " if len(rows.tasks) < rows.of else ""
     return (
