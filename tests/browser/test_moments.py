@@ -51,7 +51,8 @@ def test_the_picture_of_a_chapter_comes(
         picture = tab.page.locator(LAST).last
         picture.scroll_into_view_if_needed()
         tab.page.wait_for_function(
-            f"() => document.querySelector('{LAST}').getBoundingClientRect().height > 100"
+            f"() => [...document.querySelectorAll('{LAST}')].at(-1)"  # behind what it printed
+            ".getBoundingClientRect().height > 100"
         )
         assert not tab.page.locator(".jp-RenderedText[data-mime-type*=stderr]").count()
         assert not tab.faults and not tab.outside
