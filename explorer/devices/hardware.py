@@ -163,13 +163,15 @@ def _source(sources: Mapping[str, str], f: Figure) -> str:
 
 
 def changed(device: Device, changes: Iterable[tuple[str, float]]) -> Device:
-    """The device with other figures; without any, the one that it was changed from. They are set
-    in the order of `figures`, whatever theirs.
+    """The device with other figures, which are of the one that it was changed from, if it was; the
+    device as it is where none is given. They are set in the order of `figures`, whatever theirs.
 
     Raises BadOption, which names the figure, where there is none of that name, where it may not
     have that value, and where it is more than what it is a part of.
     """
     was, wanted = device.base or device, dict(changes)
+    if not wanted:
+        return device
     known = {f.name: f for f in figures(was)}
     for name in wanted:
         if name not in known:
@@ -181,7 +183,7 @@ def changed(device: Device, changes: Iterable[tuple[str, float]]) -> Device:
     for name, value in wanted.items():
         figure = known[name]
         if not figure.fits(value):
-            raise _illegal(was, figure, value)
+            raise _wrong(was, name, figure.legal, value)
         if was.kind == "cpu" and name == "lanes" and value not in VECTORS:
             raise _wrong(was, name, f"{', '.join(map(str, VECTORS))} on a CPU", value)
         found = _with(found, name, int(value) if figure.number.whole else float(value))
@@ -322,10 +324,6 @@ def _unknown(d: Device, name: str, known: Iterable[str]) -> BadOption:
         expected=there,
         found=short(name),
     )
-
-
-def _illegal(d: Device, figure: Figure, value: float) -> BadOption:
-    return _wrong(d, figure.name, figure.legal, value)
 
 
 def _wrong(d: Device, name: str, wanted: str, value: object) -> BadOption:

@@ -81,7 +81,7 @@ class Lab:
     """A JupyterLab server on a free port, with settings of its own."""
 
     def __init__(self, root: Path, own: Path, theme: str = "JupyterLab Light") -> None:
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.dialogs: list[str] = []
         folders = {
@@ -196,7 +196,7 @@ STARTED = f"{_PROMPTS}.some(p => /\\[[\\d*]+\\]/.test(p.textContent))"
 WAITS = f"{_PROMPTS}.some(p => p.textContent.includes('*'))"
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

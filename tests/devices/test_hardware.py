@@ -81,8 +81,16 @@ def test_a_change_of_a_changed_device_is_one_of_the_device_that_it_was() -> None
     second = changed(first, [("clock_ghz", 1.0)])
     assert second == changed(base, [("clock_ghz", 1.0)])
     assert second.units == base.units
-    assert changed(second, ()) is base
+    assert changed(second, [("clock_ghz", base.clock_ghz)]) is base
     assert changed(base, [("units", float(base.units))]) is base
+    assert changed(second, ()) is second
+
+
+def test_a_changed_device_is_a_target_as_any_other() -> None:
+    c = explorer.compile(MODEL, "v100", explorer.Options(hardware=Options((("units", 160.0),))))
+    again = explorer.compile(MODEL, c.device)
+    assert again.device.units == 160
+    assert again.planned_wall().total_us == c.planned_wall().total_us
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from explorer.errors import BadOption, BoundError
+from explorer.errors import BadOption, BoundError, IronworksError
+from widgets.page import serving
 from widgets.page.commands import lab, report
 
 BERT = Path(__file__).parents[1] / "data" / "tiny_bert.onnx"
@@ -88,3 +90,61 @@ def test_lab_opens_the_tour_or_what_is_named(
 def test_lab_refuses_a_notebook_that_is_not_there() -> None:
     with pytest.raises(BadOption, match="no notebook"):
         lab(["nowhere.ipynb"])
+
+
+@pytest.fixture
+def voila(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Mapping[str, str]]]:
+    """What would be begun, as if Voila were installed."""
+    begun: list[tuple[list[str], Mapping[str, str]]] = []
+    monkeypatch.setattr(serving, "find_spec", lambda name: object())
+    monkeypatch.setattr(
+        serving, "_until_stopped", lambda command, variables: begun.append((command, variables))
+    )
+    return begun
+
+
+def test_a_house_is_served_on_this_machine_with_idle_limits_and_no_code(
+    voila: list[tuple[list[str], Mapping[str, str]]],
+) -> None:
+    serving.serve(["zoo:tiny_skip", "--idle", "5", "--port", "9000", "--set", "roller.top_k=3"])
+    command, variables = voila.pop()
+    assert command[:3] == [sys.executable, "-m", "voila"]
+    manager = "--MappingKernelManager"
+    assert {"--port=9000", "--strip_sources=True", f"{manager}.cull_idle_timeout=300"} <= {*command}
+    asked = json.loads(variables[serving.ASKED])
+    assert asked["arguments"][0] == "zoo:tiny_skip" and asked["folder"] == os.getcwd()
+    serving.serve(["zoo:tiny_skip", "--", "--port=9001", f"{manager}.cull_interval=1"])
+    command, _ = voila.pop()
+    assert [c for c in command if c.startswith("--port")] == ["--port=9001"]
+    assert sum("cull_interval" in c for c in command) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["zoo:tiny_skip", "--idle", "0"], "--idle takes 1 to 1440 minutes, not 0"),
+        (["zoo:tiny_skip", "--port", "70000"], "--port takes 1 to 65535, not 70000"),
+        (["zoo:tiny_skip", "--set", "roller.top_k=0"], "roller.top_k is a whole number"),
+        (["nowhere.onnx"], "nowhere.onnx"),
+    ],
+)
+def test_what_a_visitor_could_not_mend_is_told_before_a_server_begins(
+    voila: list[tuple[list[str], Mapping[str, str]]], given: list[str], said: str
+) -> None:
+    with pytest.raises(IronworksError, match=said.replace(".", r"\.")):
+        serving.serve(given)
+    assert voila == []
+
+
+def test_without_voila_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "find_spec", lambda name: None)
+    with pytest.raises(BadOption, match="this needs voila") as told:
+        serving.serve(["zoo:tiny_skip"])
+    assert "ironworks[serve]" in str(told.value.fields())
+
+
+def test_a_kernel_shows_what_it_was_begun_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"arguments": ["zoo:tiny_skip", "--target", "v100"], "folder": os.getcwd()}
+    monkeypatch.setenv(serving.ASKED, json.dumps(told))
+    house = serving.house()
+    assert house.session.now.compiled.device.name == "v100"

@@ -1,7 +1,7 @@
 // Where the house gets its data: a running kernel behind Jupyter's widget model, or one file with everything in it.
 // A host has parts (JSON values that may change), buffers (binary parts) and questions (answered once, later).
 
-const PATIENCE_MS = 60000;
+const PATIENCE_MS = 60000, DOUBT_MS = 3000; // until a question is given up; until the server is asked whether the kernel is still there
 
 /** A host over an anywidget model: parts are traits, questions are custom messages. */
 export function kernelHost(model) {
@@ -24,6 +24,8 @@ export function kernelHost(model) {
     if (message.error?.traceback) console.error(message.error.traceback);
     if (message.error) one.reject(message.error); else one.resolve({ ...message, buffers });
   };
+  /** A kernel that ended as it was idle says nothing, and its connection stays. */
+  const doubt = () => { const kernel = model.widget_manager?.kernel; if (kernel) missing(kernel).then(yes => { if (yes) stop(); }); };
   model.on("msg:custom", heard);
   const unwatch = watchKernel(model, stop);
   const host = {
@@ -39,6 +41,7 @@ export function kernelHost(model) {
       return new Promise((resolve, reject) => {
         const late = () => { waiting.delete(id); reject({ sentence: "The kernel did not answer within a minute." }); };
         waiting.set(id, { resolve, reject, timer: setTimeout(late, PATIENCE_MS) });
+        setTimeout(() => { if (waiting.has(id)) doubt(); }, DOUBT_MS);
         try { model.send({ id, kind, args }); } catch { stop(); } // a kernel that was shut down takes nothing
       });
     },
@@ -59,6 +62,12 @@ function watchKernel(model, stop) {
   status?.connect(ended); shut?.connect(stop);
   if (model.get("known_as")) manager?.get_model?.(model.get("known_as")).then(found => { real = found; real.on("comm_live_update", live); live(); }, () => {});
   return () => { status?.disconnect(ended); shut?.disconnect(stop); real?.off("comm_live_update", live); };
+}
+
+/** Whether the server no longer has a kernel. */
+async function missing({ id, serverSettings: server }) {
+  const headers = server.token ? { Authorization: `token ${server.token}` } : {};
+  return fetch(`${server.baseUrl}api/kernels/${id}`, { cache: "no-store", headers }).then(found => found.status === 404, () => false);
 }
 
 /** An action of which only the last call matters: one is under way at a time, and of those that are asked for meanwhile the last one follows. */

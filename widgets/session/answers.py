@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from explorer.errors import BadOption
+from explorer.garbage import rare_collections
 from explorer.ir.stage import Stage
 from explorer.runtime.control.way_times import Timed
 from widgets.draw import plots
@@ -34,7 +35,8 @@ def program(s: OnShow, step: int) -> Any:
     """The lines of the program after a step, and those that went."""
     snapshot = item(s.now.compiled.snapshots, step, "step")
     both = snapshot.before, snapshot.after
-    rows = s.house.kept(f"lines {step}", (), lambda: _rows(s, program_diff.data(*both)))
+    with rare_collections():
+        rows = s.house.kept(f"lines {step}", (), lambda: _rows(s, program_diff.data(*both)))
     failed = snapshot.checked if isinstance(snapshot.checked, str) else ""
     return {"lines": rows, "failed": failed}
 
@@ -52,9 +54,10 @@ def graph(s: OnShow, view: str, opened: str = "") -> Any:
     if view not in s.house.graphs:
         known = ", ".join(s.house.graphs)
         raise BadOption(f"there is no graph {str(view)[:40]!r}", expected=known)
-    if opened == "flat":
-        return house_parts.flat_graph(s.house, view)
-    return house_parts.folded_graph(s.house, view, [k for k in str(opened).split(",") if k])
+    with rare_collections():
+        if opened == "flat":
+            return house_parts.flat_graph(s.house, view)
+        return house_parts.folded_graph(s.house, view, [k for k in str(opened).split(",") if k])
 
 
 def step_graph(s: OnShow, step: int) -> Any:

@@ -290,8 +290,7 @@ class Session:
         check_question(kind, known[kind], args)
         before = self._state()
         try:
-            with rare_collections():
-                found = known[kind](**args)
+            found = known[kind](**args)
         except BaseException as problem:
             self._back_to(before)
             if isinstance(problem, Exception) and not isinstance(problem, IronworksError):
