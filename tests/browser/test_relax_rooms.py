@@ -36,7 +36,7 @@ CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 
 @pytest.mark.parametrize("width", [900, 1152, 1408])
 def test_the_tabs_of_a_stage_have_room(opened: Page, width: int) -> None:
     opened.set_viewport_size({"width": width + 32, "height": 900})
-    for stage, tabs in (("TYPED", 4), ("LEGALIZED", 3), ("ROLLED", 8)):
+    for stage, tabs in (("TYPED", 5), ("LEGALIZED", 4), ("ROLLED", 10)):
         opened.locator(f"#house .stage[data-stage={stage}]").click()
         opened.wait_for_timeout(100)
         assert opened.locator("#house .pw [role=tab]").count() == tabs

@@ -12,6 +12,7 @@ from widgets.draw.table import time_text
 from widgets.what_if.hardware import VariedRows
 
 LEAST = 0.001  # a smaller change of the time is none
+ROW = 48  # pixels of a figure: four bars
 
 
 def chart(found: VariedRows, title: str, theme: str) -> go.Figure:
@@ -33,14 +34,14 @@ def chart(found: VariedRows, title: str, theme: str) -> go.Figure:
         figure.add_bar(
             **_bars([(r, r.same_us) for r in rows], found),
             name=f"{word}, same program",
-            marker={"color": "rgba(0,0,0,0)", "line": {"color": c["ink"], "width": 1.2}},
-            offsetgroup=str(times),
+            marker={"color": c["pane"], "line": {"color": c["ink"], "width": 1.2}},
+            offsetgroup=f"{times} same",
         )
     figure.update_xaxes(title="planned time of a run ÷ as the hardware is")
     figure.update_yaxes(title="figure changed alone", autorange="reversed")
     figure.add_vline(x=1.0, line={"color": c["ink"], "width": 1})
-    height = 170 + 34 * max(3, len(names))
-    meta = rows_high(len(names), 34)
+    height = 170 + ROW * max(3, len(names))
+    meta = rows_high(len(names), ROW)
     return styled(figure, theme, title, height, bargap=0.3, barmode="group", meta=meta)
 
 
