@@ -21,6 +21,9 @@ COMMANDS = [
 ]
 
 
+STAYING = {"lab", "serve"}  # until they are stopped
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which the paths of the README hold, and into which it may write."""
@@ -38,12 +41,14 @@ def test_every_notebook_and_page_that_is_linked_is_there_and_every_notebook_is_l
 
 def test_the_readme_shows_every_command_that_does_not_stay() -> None:
     shown = {words[1] for words in COMMANDS}
-    assert shown == cli.COMMANDS.keys() - {"lab"}
+    assert shown - STAYING == cli.COMMANDS.keys() - STAYING
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[1:3]))
+@pytest.mark.parametrize(
+    "words", [w for w in COMMANDS if w[1] not in STAYING], ids=lambda words: " ".join(words[1:3])
+)
 def test_a_command_of_the_readme_works(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
 from explorer.passes.switches.arrangement import why_needed
+from explorer.stepping.effects import did
 from explorer.tuning.what_if import compare
 
 WELD = "weld"
@@ -50,12 +51,7 @@ def cost_of(c: Compilation, sizes: Sizes | None = None) -> Cost:
 
 def changed_something(c: Compilation) -> tuple[str, ...]:
     """The steps that did something."""
-    return tuple(
-        s.name
-        for s in c.snapshots
-        if s.before.functions is not s.after.functions
-        or s.before.decisions is not s.after.decisions
-    )
+    return tuple(s.name for s in c.snapshots if did(s))
 
 
 def without(c: Compilation, step: str, until: Stage = Stage.PLANNED) -> Compilation:

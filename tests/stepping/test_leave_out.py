@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import explorer
+import explorer.np as enp
 from explorer import Stage
+from explorer.ir.program import Program
+from explorer.stepping.effects import did
 from explorer.stepping.leave_out import changed_something, cost_of, leave_one_out, without
 from widgets.charts.steps import left_out as charts
 from widgets.rooms import gallery
@@ -44,3 +47,21 @@ def test_the_picture_asks_its_clock() -> None:
     assert "nobody has asked" in gallery.picture("left_out", session)[1].caption
     session.time_shown(picture, "")
     assert "without weld" in gallery.picture("left_out", session)[1].caption
+
+
+def test_a_step_that_only_takes_something_away_did_something() -> None:
+    @explorer.trace
+    def model(x: explorer.tensor("float32", 4, 4)):  # type: ignore[no-untyped-def,valid-type]
+        enp.exp(x)  # nobody reads it
+        return x + 1.0
+
+    c = explorer.compile(model, until="planned")
+    steps = {s.name: s for s in c.snapshots}
+    gone = [n for n, s in steps.items() if names_of(s.after) < names_of(s.before)]
+    assert gone and all(did(steps[n]) for n in gone)
+    idle = [s for s in c.snapshots if s.before is s.after]
+    assert idle and not any(map(did, idle))
+
+
+def names_of(program: Program) -> set[str]:
+    return {v.name for _, b in program.bindings() for v in b.vars}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from explorer.ir.program import Program
 from explorer.ir.stage import PROMISES, Stage
+from explorer.stepping.effects import did
 from widgets.model.compiled import Compiled, Snapshot
 
 OPTIONAL = frozenset({Stage.DIFFERENTIATED})  # shown only where it did something
@@ -80,8 +81,3 @@ def changes(before: Program, after: Program) -> int:
 
 def _decided(step: Snapshot) -> bool:
     return step.before.decisions is not step.after.decisions
-
-
-def did(step: Snapshot) -> bool:
-    """Whether a step changed the program, or decided something of it."""
-    return _decided(step) or changes(step.before, step.after) > 0

@@ -11,9 +11,9 @@ from typing import Any
 from explorer.errors import BadOption
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
+from explorer.stepping.effects import did
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Family
-from widgets.model.stage_strip import did
 
 BEFORE, PINNED = "the program before", "A"
 AGAINST = (BEFORE, PINNED)

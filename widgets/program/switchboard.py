@@ -10,6 +10,7 @@ from explorer.compilation import Compilation
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.own_pass import OwnPass
 from explorer.passes.switches.arrangement import why_needed
+from explorer.stepping.effects import did
 from explorer.stepping.leave_out import WELD, cost_of
 from widgets.draw.svg import Svg, fit, label, rect
 from widgets.draw.table import Table, size_text, time_text
@@ -17,7 +18,7 @@ from widgets.model.compiled import Compiled, Snapshot
 from widgets.model.on_show import OnShow
 from widgets.model.own_knobs import PREFIX
 from widgets.model.picture import Drawn, Family, Picture
-from widgets.model.stage_strip import changes, did
+from widgets.model.stage_strip import changes
 from widgets.model.step_knobs import PLACE, SWITCH, all_steps
 
 WIDTH, LINE = 780.0, 18.0
@@ -104,7 +105,8 @@ def _beside(row: StepRow, in_a: set[str]) -> StepRow:
 
 
 def _numbers(a: Compiled, c: Compiled) -> list[tuple[str, str, str]]:
-    found = [("steps", str(len(a.snapshots)), str(len(c.snapshots)))]
+    mine, theirs = (sum(s.stage is not Stage.EMITTED for s in x.snapshots) for x in (c, a))
+    found = [("steps", str(theirs), str(mine))]
     seconds = (sum(s.seconds for s in x.snapshots) for x in (a, c))
     one, other = (f"{s:.3f} s" for s in seconds)
     found.append(("took to compile", one, other))
