@@ -125,6 +125,7 @@ def test_a_house_is_served_on_this_machine_with_idle_limits_and_no_code(
         (["zoo:tiny_skip", "--idle", "0"], "--idle takes 1 to 1440 minutes, not 0"),
         (["zoo:tiny_skip", "--port", "70000"], "--port takes 1 to 65535, not 70000"),
         (["zoo:tiny_skip", "--set", "roller.top_k=0"], "roller.top_k is a whole number"),
+        (["zoo:tiny_skip", "--set", "hardware.unts=3"], "did you mean 'units'"),
         (["nowhere.onnx"], "nowhere.onnx"),
     ],
 )

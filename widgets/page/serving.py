@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
-from explorer.cli.compiled import arrays, loaded, options, sizes
+from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.errors import BadOption
 
 ASKED = "IRONWORKS_SERVED"  # the variable that tells a kernel which model it shows
@@ -104,8 +104,9 @@ def _checked(flags: Namespace) -> None:
         )
     if not 0 < flags.port < 1 << 16:
         raise BadOption(f"--port takes 1 to 65535, not {flags.port}", where="--port")
-    options(flags)
+    chosen = options(flags)
     model = loaded(flags)
+    compiled(model, flags, chosen, until="TYPED")  # figures of hardware are known of a device
     arrays(model, flags, sizes(model, flags))
 
 
