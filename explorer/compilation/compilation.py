@@ -160,7 +160,7 @@ class Compilation:
         """
         if self.stage < Stage.EMITTED:
             why = f"it was compiled until {self.stage.name} only"
-            if self.device.name != "this-cpu":
+            if not self.device.is_this_cpu:
                 why = f"{self.device.name} is a data sheet, not this machine"
             if self.device.name == SIMULATED:
                 why = f"{SIMULATED} has no clock, and writes new arrays only"

@@ -149,3 +149,14 @@ def test_a_kernel_shows_what_it_was_begun_for(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(serving.ASKED, json.dumps(told))
     house = serving.house()
     assert house.session.now.compiled.device.name == "v100"
+
+
+def test_a_served_page_runs_no_code_of_its_visitors(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"arguments": ["zoo:tiny_skip"], "folder": os.getcwd()}
+    monkeypatch.setenv(serving.ASKED, json.dumps(told))
+    session = serving.house().session
+    call = next(n for n, c in enumerate(session.house.calls))
+    source = session.answer("edit", {"call": call})["source"]
+    session.answer("keep_edit", {"call": call, "source": f"{source}# mine\n"})
+    with pytest.raises(BadOption, match="a served page runs no code of its visitors"):
+        session.answer("try_edit", {"call": call})

@@ -21,6 +21,7 @@ from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.errors import BadOption
 
 ASKED = "IRONWORKS_SERVED"  # the variable that tells a kernel which model it shows
+NO_CODE = "a served page runs no code of its visitors: an edit is tried in a notebook"
 CELL = "from widgets.page.serving import house\nhouse()"  # all that a page runs
 IDLE_MINUTES, MOST_IDLE_MINUTES = 20, 1440
 LOOK_SECONDS = 30  # between two looks at who is idle
@@ -139,8 +140,11 @@ def notebook() -> dict[str, Any]:
 
 
 def house() -> Any:
-    """The house that this kernel was begun for: planned at once, its code generated beside."""
+    """The house that this kernel was begun for: planned at once, its code generated beside. Edits
+    of kernels are kept, and never run.
+    """
     from widgets.page.shell import explore
+    from widgets.session.edits import Trials
 
     asked = json.loads(os.environ[ASKED])
     os.chdir(asked["folder"])
@@ -149,4 +153,6 @@ def house() -> Any:
     model = loaded(flags)
     bound = sizes(model, flags)
     given = arrays(model, flags, bound) if flags.inputs else None
-    return explore(model, target=flags.target, options=chosen, sizes=bound, inputs=given)
+    found = explore(model, target=flags.target, options=chosen, sizes=bound, inputs=given)
+    found.session.trials = Trials(NO_CODE)
+    return found

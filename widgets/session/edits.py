@@ -88,7 +88,9 @@ def name_of(source: str) -> str:
 class Trials:
     """One session's trials of edited kernels, and the kernels that edits began from."""
 
-    def __init__(self) -> None:
+    def __init__(self, refused: str = "") -> None:
+        """`refused`: why no edit may be tried."""
+        self.refused = refused
         self.bases: dict[str, KernelCode] = {}
         self.said: dict[tuple[str, str, str], dict[str, Any]] = {}
 
@@ -149,8 +151,10 @@ class Trials:
 
     def start(self, s: Subject, edited: Edited, jobs: Jobs) -> dict[str, Any]:
         """Begin to try an edit, beside; raises BadOption where the kernel that it began from is
-        gone.
+        gone, and where none may be tried.
         """
+        if self.refused:
+            raise BadOption(self.refused, where=s.name)
         edit = edited.edits.get(s.name) or Edit(s.code.source, s.base)
         code = s.code if edit.base == s.base else self.bases.get(edit.base)
         if code is None:
