@@ -204,8 +204,9 @@ def _outside(kernel: Kernel, number: int) -> _Outside | None:
     )
 
 
+@by_identity_at(REMEMBERED_KERNELS)
 def _in_blocks(kernel: Kernel, number: int) -> _Outside | None:
-    """The contraction alone: the kernel of one block is another for every tile."""
+    """The contraction alone: what lies around it has a place of its own in every block."""
     found = tensor_contraction(kernel, kernel.computes[number])
     return None if found is None else _Outside(found, None, None, None)
 

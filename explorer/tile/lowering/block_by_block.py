@@ -7,17 +7,20 @@ s[b, i, j] = sum q k; e[b, i, j] = exp(s[b, i, j]); o[b, i, d] = sum e v   (not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from explorer.ir.affine import Affine, var
-from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, reads, rewrite, substitute
+from explorer.ir.by_identity import by_identity, by_identity_at
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, reads, rewrite, substitute
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import Interval, Regions
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_programs.statements import Span
 
 BLOCK = "_block0"
+REMEMBERED_KERNELS = 256  # a bound on memory, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +40,54 @@ def block_by_block(kernel: Kernel, regions: Regions) -> Blocks | None:
     """The first run of computes that can be done a block at a time, with two contractions or more
     in it; None where there is none.
     """
-    if sum(_is_sum_of_products(c) for c in kernel.computes) < 2:
-        return None
-    for first, c in enumerate(kernel.computes):
-        for axis in c.axes:
-            found = _walk(kernel, regions, first, axis.name)
-            if found is not None:
-                return found
+    for run in _runs(kernel):
+        length = run.whole(regions)
+        if run.is_worth(length):
+            last = run.first + length
+            made, inner = _in_blocks(kernel, (run, length))
+            span = Span(BLOCK, Affine(), run.extent, run.extent)
+            return Blocks(made, _regions(regions, run, length, inner), run.first, last, span)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Computes from `first` on that iterate over the same blocks, whatever the tile: of each, the
+    axis over them, the dim of it in what is written, whether it is a contraction of one block, and
+    whether the axis is one of a contraction's rows or its columns, which a register tile takes
+    together.
+    """
+
+    first: int
+    extent: Dim
+    names: tuple[str, ...]
+    dims: tuple[tuple[str, int], ...]
+    contractions: tuple[bool, ...]
+    rows: tuple[bool, ...]
+
+    def whole(self, regions: Regions) -> int:
+        """How many of them, from the first on, iterate over all blocks in one tile."""
+        every = Interval(Affine(), self.extent)
+        for n, name in enumerate(self.names):
+            if regions.axes[self.first + n].get(name) != every:
+                return n
+        return len(self.names)
+
+    def is_worth(self, length: int) -> bool:
+        """Whether the first so many gain by it, and none loses its register tile."""
+        return sum(self.contractions[:length]) >= 2 and not any(self.rows[:length])
+
+
+@by_identity
+def _runs(kernel: Kernel) -> tuple[_Run, ...]:
+    """Every run with two contractions: kernels are asked for thousands of tiles."""
+    if sum(_is_sum_of_products(c) for c in kernel.computes) < 2:
+        return ()
+    alone = _alone(kernel)
+    runs = (
+        _run(kernel, first, a, alone) for first, c in enumerate(kernel.computes) for a in c.axes
+    )
+    return tuple(run for run in runs if run is not None)
 
 
 def _is_sum_of_products(c: Compute) -> bool:
@@ -55,30 +98,25 @@ def _is_sum_of_products(c: Compute) -> bool:
     return False
 
 
-def _walk(kernel: Kernel, regions: Regions, first: int, axis: str) -> Blocks | None:
-    names, dims = {first: axis}, dict[str, int]()
-    extent = next(a.extent for a in kernel.computes[first].axes if a.name == axis)
-    for n, c in enumerate(kernel.computes[first:], first):
-        name = names.get(n) or _axis_of(c, dims)
-        if name is None or not _fits(kernel, regions, n, name, extent):
+def _run(kernel: Kernel, first: int, axis: Axis, alone: Collection[str]) -> _Run | None:
+    names, dims = list[str](), dict[str, int]()
+    for c in kernel.computes[first:]:
+        name = _axis_of(c, dims) if names else axis.name
+        if name is None or c.out not in alone or not _is_dim(c, name):
             break
-        names[n] = name
+        names.append(name)
         dims[c.out] = next(d for d, i in enumerate(c.target) if i.bare == name)
-    last = first + len(names) if max(names) == first + len(names) - 1 else first
-    inside = [_at_block(kernel.computes[n], names[n], {}) for n in range(first, last)]
-    if sum(contraction(c) is not None for c in inside) < 2:
+    inside = list(zip(kernel.computes[first:], names))
+    if sum(_is_sum_of_products(c) for c, _ in inside) < 2:
         return None
-    if any(_is_row(kernel.computes[n], names[n]) for n in range(first, last)):
+    contractions = tuple([contraction(_at_block(c, name, {})) is not None for c, name in inside])
+    if sum(contractions) < 2:
         return None
-    span = Span(BLOCK, Affine(), extent, extent)
-    made, seen = _moved(kernel, regions, names, dims, first, last)
-    return Blocks(made, seen, first, last, span)
+    rows = tuple([_is_row(c, name) for c, name in inside])
+    return _Run(first, axis.extent, tuple(names), tuple(dims.items()), contractions, rows)
 
 
 def _is_row(c: Compute, name: str) -> bool:
-    """Whether the axis is one of a contraction's rows or its columns, which a register tile takes
-    together.
-    """
     found = contraction(c)
     return found is not None and any(a.name == name for a in (*found.rows, found.column))
 
@@ -93,17 +131,18 @@ def _axis_of(c: Compute, dims: Mapping[str, int]) -> str | None:
     return name if any(a.name == name for a in c.axes) else None
 
 
-def _fits(kernel: Kernel, regions: Regions, n: int, name: str, extent: Dim) -> bool:
-    """The axis is iterated over whole, is one dim of what is written, and nothing is padded or
-    split.
-    """
-    c = kernel.computes[n]
-    alone = sum(k.out == c.out for k in kernel.computes) == 1
-    whole = regions.axes[n].get(name) == Interval(Affine(), extent)
+def _alone(kernel: Kernel) -> frozenset[str]:
+    """The tensors that one compute writes and that stay inside; none where something is padded."""
+    if any(r.fill is not None for c in kernel.computes for r in reads(c.expr)):
+        return frozenset()
+    times = Counter(c.out for c in kernel.computes)
+    return frozenset(t for t, n in times.items() if n == 1) - {*kernel.outputs}
+
+
+def _is_dim(c: Compute, name: str) -> bool:
+    """Whether the axis is one dim of what is written, and nothing of it is split."""
     once = [i.bare == name for i in c.target].count(True) == 1
-    other = any(name in i.variables for i in c.target if i.bare != name)
-    padded = any(r.fill is not None for k in kernel.computes for r in reads(k.expr))
-    return alone and whole and once and not other and not padded and c.out not in kernel.outputs
+    return once and not any(name in i.variables for i in c.target if i.bare != name)
 
 
 def _at_block(c: Compute, name: str, inner: Mapping[str, int]) -> Compute:
@@ -123,19 +162,18 @@ def _at_block(c: Compute, name: str, inner: Mapping[str, int]) -> Compute:
     return replace(c, axes=axes, expr=rewrite(substitute(c.expr, values), leaf), store=store)
 
 
-def _moved(
-    kernel: Kernel,
-    regions: Regions,
-    names: Mapping[int, str],
-    dims: Mapping[str, int],
-    first: int,
-    last: int,
-) -> tuple[Kernel, Regions]:
-    outside = (c for n, c in enumerate(kernel.computes) if not first <= n < last)
+@by_identity_at(REMEMBERED_KERNELS)
+def _in_blocks(kernel: Kernel, key: tuple[_Run, int]) -> tuple[Kernel, Mapping[str, int]]:
+    """The kernel with the first so many of a run in blocks, and the dim that each tensor of one
+    block has no more.
+    """
+    run, length = key
+    last = run.first + length
+    outside = (c for n, c in enumerate(kernel.computes) if not run.first <= n < last)
     read = {r.tensor for c in outside for r in reads(c.expr)}
-    inner = {t: d for t, d in dims.items() if t not in read}
+    inner = {t: d for t, d in run.dims[:length] if t not in read}
     computes = tuple(
-        _at_block(c, names[n], inner) if first <= n < last else c
+        _at_block(c, run.names[n - run.first], inner) if run.first <= n < last else c
         for n, c in enumerate(kernel.computes)
     )
     tensors = tuple(
@@ -144,6 +182,11 @@ def _moved(
         else t
         for t in kernel.tensors
     )
+    return replace(kernel, computes=computes, tensors=tensors), inner
+
+
+def _regions(regions: Regions, run: _Run, length: int, inner: Mapping[str, int]) -> Regions:
+    names = dict(enumerate(run.names[:length], run.first))
     axes = [
         {a: r for a, r in ranges.items() if a != names.get(n)}
         for n, ranges in enumerate(regions.axes)
@@ -152,4 +195,4 @@ def _moved(
         t: tuple(r for d, r in enumerate(box) if d != inner[t]) if t in inner else box
         for t, box in regions.tensors.items()
     }
-    return replace(kernel, computes=computes, tensors=tensors), Regions(axes, boxes)
+    return Regions(axes, boxes)
