@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 
 from explorer.cost.bound import bind_kernel
-from explorer.cost.touched import kinds, middle, number, ranges_of, touched
+from explorer.cost.touched import kinds, middle, number, range_of, touched
 from explorer.ir.kernel import Kernel, reads
 from explorer.ir.patterns.regions import Regions, box, propagate
 from explorer.ir.shapes.dims import Sizes
@@ -155,6 +155,7 @@ def points(kernel: Kernel, regions: Regions, tile: Mapping[str, int]) -> tuple[i
     total = [0] * len(kernel.computes)
     for origin, times in kinds(kernel, regions, tile):
         for n, c in enumerate(kernel.computes):
-            ranges = ranges_of(c, regions.axes[n], origin)
-            total[n] += times * prod([high - low for low, high in ranges.values()])
+            axes = regions.axes[n]
+            ranges = (range_of(a, axes[a.name], origin) for a in (*c.axes, *c.reduce))
+            total[n] += times * prod([high - low for low, high in ranges])
     return tuple(total)

@@ -4,14 +4,15 @@ skipped, and the few kinds of tiles that all of them are of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import NamedTuple, TypeAlias
 
 from explorer.ir.affine import Affine
-from explorer.ir.kernel import Compute, Expr, Kernel, reads
+from explorer.ir.by_identity import by_identity
+from explorer.ir.kernel import Axis, Expr, Kernel, reads
 from explorer.ir.patterns.regions import Interval, Regions, interval, tile_variable
 from explorer.ir.shapes.dims import Dim
 
@@ -82,27 +83,26 @@ def at(index: Affine, origin: Origin) -> int:
     return total
 
 
-def ranges_of(c: Compute, axes: Mapping[str, Interval], origin: Origin) -> dict[str, Range]:
-    """The iterations of a compute for one tile: those of its regions that exist."""
-    found = {}
-    for a in (*c.axes, *c.reduce):
-        low = at(axes[a.name].lo, origin)
-        high = low + number(axes[a.name].size)
-        low, high = max(0, low), min(number(a.extent), high)
-        found[a.name] = (low, max(low, high))
-    return found
+def range_of(axis: Axis, part: Interval, origin: Origin) -> Range:
+    """The iterations of one axis for one tile: those of its region that exist."""
+    low = at(part.lo, origin)
+    high = min(number(axis.extent), low + number(part.size))
+    low = max(0, low)
+    return low, max(low, high)
 
 
-def steps_of(index: Affine, ranges: Mapping[str, Range], extent: int) -> Steps:
-    """The values of an index inside its dim."""
-    low = high = number(index.const)
+def steps_of(const: int, factors: Sequence[int], ranges: Sequence[Range], extent: int) -> Steps:
+    """The values of `const + sum(factor * i)` inside a dim, each `i` in its range."""
+    low = high = const
     walks = []
-    for name, factor in index.terms:
-        step, (first, last) = number(factor), ranges[name]
+    for step, (first, last) in zip(factors, ranges):
         if first >= last:
             return Steps(0, 0, 0)
-        ends = step * first, step * (last - 1)
-        low, high = low + min(ends), high + max(ends)
+        begin, end = step * first, step * (last - 1)
+        if begin > end:
+            begin, end = end, begin
+        low += begin
+        high += end
         if last - first > 1:
             walks.append((abs(step), last - first))
     first, last = max(0, low), min(extent, high + 1)
@@ -131,76 +131,120 @@ def _count(low: int, walks: list[tuple[int, int]], first: int, last: int) -> int
     return total
 
 
-def touched(
-    kernel: Kernel, regions: Regions, origin: Origin, steps: Mapping[str, int] | None = None
-) -> dict[str, Part]:
-    """The part of every input and of every output that one tile touches. `steps`: reduced axes of
-    which a load takes only so many at once.
+class Access(NamedTuple):
+    """A load or a store of an input or an output: in each dim the constant of its index, the
+    factors, and the positions of their axes among `axes`, None where data selects; `axes` are all
+    that it depends on. Accesses of the same elements, whatever axes are called, have one `number`.
     """
-    found: dict[str, Part] = {}
-    seen: set[tuple[object, ...]] = set()
+
+    number: int
+    tensor: str
+    extents: tuple[int, ...]
+    dims: tuple[tuple[int, tuple[int, ...], tuple[int, ...]] | None, ...]
+    axes: tuple[str, ...]
+    is_store: bool
+
+
+@by_identity
+def accesses(kernel: Kernel) -> tuple[tuple[Access, ...], ...]:
+    """Those of each compute of a kernel with numbers for its dims, its store first."""
+    numbers: dict[object, int] = {}
     border = {*kernel.inputs, *kernel.outputs}
-    for n, c in enumerate(kernel.computes):
-        ranges = ranges_of(c, regions.axes[n], origin)
-        if steps:
-            short = (a.name for a in c.reduce if a.name in steps)
-            ranges |= {a: _shorter(ranges[a], steps[a]) for a in short}
-        if c.out in border:
-            _add(found, kernel, c.out, c.target, ranges, 0)
-        for read in reads(c.expr):
-            if read.tensor in border:
-                key = read.tensor, *_key(read.index, ranges)
-                if key not in seen:
-                    _add(found, kernel, read.tensor, read.index, ranges, 1)
-                seen.add(key)
-    return found
+    found = []
+    for c in kernel.computes:
+        indices = [(c.out, c.target, True), *((r.tensor, r.index, False) for r in reads(c.expr))]
+        mine = (_access(kernel, *index, numbers) for index in indices if index[0] in border)
+        found.append(tuple(mine))
+    return tuple(found)
 
 
-def _shorter(whole: Range, size: int) -> Range:
-    return whole[0], min(whole[1], whole[0] + size)
-
-
-def _key(
-    index: tuple[Affine | Expr, ...], ranges: Mapping[str, Range]
-) -> tuple[object, tuple[Range, ...]]:
-    """What tells loads of other elements apart, whatever axes are called."""
-    names: dict[str, int] = {}
-    dims = tuple(
-        (i.const, *((names.setdefault(n, len(names)), k) for n, k in i.terms))
-        if isinstance(i, Affine)
-        else i
-        for i in index
-    )
-    return dims, tuple([ranges[n] for n in names])
-
-
-def _add(
-    found: dict[str, Part],
+def _access(
     kernel: Kernel,
     tensor: str,
     index: tuple[Affine | Expr, ...],
-    ranges: Mapping[str, Range],
-    times: int,
-) -> None:
-    """Adds what one load takes at every point, `times` 0 where it is stored."""
-    shape = [number(n) for n in kernel.shape(tensor)]
-    dims = tuple(
-        steps_of(i, ranges, n) if isinstance(i, Affine) else Steps(0, n, n)
-        for i, n in zip(index, shape, strict=True)
-    )
-    used = {name for i in index for name in _names(i)}
-    points = times and prod([high - low for a, (low, high) in ranges.items() if a in used])
-    known = found.get(tensor)
-    if known is None:
-        found[tensor] = Part(tensor, dims, points)
-    else:
-        found[tensor] = Part(tensor, tuple(map(_join, known.dims, dims)), known.points + points)
+    is_store: bool,
+    numbers: dict[object, int],
+) -> Access:
+    places: dict[str, int] = {}
+    for name in (n for i in index for n in _names(i)):
+        places.setdefault(name, len(places))
+    dims = tuple(_dim(i, places) if isinstance(i, Affine) else None for i in index)
+    selects = tuple(i for i in index if not isinstance(i, Affine))
+    extents = tuple(number(n) for n in kernel.shape(tensor))
+    known = numbers.setdefault((tensor, dims, selects, is_store), len(numbers))
+    return Access(known, tensor, extents, dims, tuple(places), is_store)
 
 
-def _names(index: Affine | Expr) -> frozenset[str]:
+def _dim(i: Affine, places: Mapping[str, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    factors = tuple(number(k) for _, k in i.terms)
+    return number(i.const), factors, tuple(places[n] for n, _ in i.terms)
+
+
+def _names(index: Affine | Expr) -> Iterator[str]:
+    """The axes of an index, as they first occur."""
     if isinstance(index, Affine):
-        return index.variables
-    return frozenset[str]().union(*(_names(i) for r in reads(index) for i in r.index))
+        yield from (name for name, _ in index.terms)
+    else:
+        yield from (n for r in reads(index) for i in r.index for n in _names(i))
+
+
+class Touching:
+    """What any tile of a kernel touches, its regions those of one size of tiles."""
+
+    def __init__(self, kernel: Kernel, regions: Regions) -> None:
+        self.walks = [
+            ([(a, axes[a.name]) for a in (*c.axes, *c.reduce)], {a.name for a in c.reduce}, mine)
+            for c, axes, mine in zip(kernel.computes, regions.axes, accesses(kernel))
+        ]
+        self._known: dict[tuple[int, tuple[Range, ...]], tuple[tuple[Steps, ...], int]] = {}
+
+    def at(self, origin: Origin, steps: Mapping[str, int] | None = None) -> dict[str, Part]:
+        """The part of every input and of every output that one tile touches. `steps`: reduced axes
+        of which a load takes only so many at once.
+        """
+        found: dict[str, Part] = {}
+        seen: set[tuple[int, tuple[Range, ...]]] = set()
+        for axes, reduced, mine in self.walks:
+            if not mine:
+                continue
+            ranges = {a.name: range_of(a, part, origin) for a, part in axes}
+            for name in reduced & steps.keys() if steps else ():
+                first, last = ranges[name]
+                ranges[name] = first, min(last, first + steps[name]) if steps else last
+            for access in mine:
+                key = access.number, tuple([ranges[a] for a in access.axes])
+                if key in seen and not access.is_store:
+                    continue
+                seen.add(key)
+                dims, points = self._known.get(key) or self._part(access, key)
+                known = found.get(access.tensor)
+                if known is not None:
+                    dims, points = tuple(map(_join, known.dims, dims)), known.points + points
+                found[access.tensor] = Part(access.tensor, dims, points)
+        return found
+
+    def _part(
+        self, access: Access, key: tuple[int, tuple[Range, ...]]
+    ) -> tuple[tuple[Steps, ...], int]:
+        ranges = key[1]
+        dims = tuple(
+            [
+                Steps(0, extent, extent)
+                if dim is None
+                else steps_of(dim[0], dim[1], [ranges[n] for n in dim[2]], extent)
+                for dim, extent in zip(access.dims, access.extents, strict=True)
+            ]
+        )
+        points = 0 if access.is_store else prod([high - low for low, high in ranges])
+        self._known[key] = dims, points
+        return dims, points
+
+
+def touched(
+    kernel: Kernel, regions: Regions, origin: Origin, steps: Mapping[str, int] | None = None
+) -> dict[str, Part]:
+    """What one tile touches, as `Touching` says it."""
+    return Touching(kernel, regions).at(origin, steps)
 
 
 def _join(a: Steps, b: Steps) -> Steps:

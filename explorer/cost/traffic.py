@@ -10,7 +10,7 @@ from math import prod
 
 from explorer.cached_property import cached_property
 from explorer.cost.bound import bind_kernel
-from explorer.cost.touched import Part, grid_of, kinds, middle, number, touched
+from explorer.cost.touched import Part, Touching, grid_of, kinds, middle, number, touched
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.shapes.dims import Sizes
@@ -76,8 +76,9 @@ def traffic(
     write = write_bytes or line_bytes
     first: list[TensorTile] = []
     loaded_bytes = stored_bytes = tiles = 0
+    touching = Touching(kernel, known)
     for origin, times in kinds(kernel, known, tile):
-        parts = touched(kernel, known, origin)
+        parts = touching.at(origin)
         moved = {
             name: _bytes(kernel, part, write if name in kernel.outputs else line_bytes)
             for name, part in parts.items()

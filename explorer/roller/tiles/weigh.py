@@ -11,6 +11,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
+from explorer.ops.reference.unwanted import end_if_unwanted
 from explorer.roller.well_formed import malformed
 from explorer.tile.rewrites import placed
 
@@ -37,7 +38,10 @@ def label_of(tiling: Tiling) -> str:
 def scored(
     kernel: Kernel, tiling: Tiling, device: Device, sizes: Sizes, regions: Regions
 ) -> Candidate[Tiling]:
-    """A tiling with the modelled time of all its tasks, legal or not."""
+    """A tiling with the modelled time of all its tasks, legal or not. Raises Cancelled where nobody
+    wants it any more: a step weighs thousands.
+    """
+    end_if_unwanted("weighing tiles")
     return Candidate(label_of(tiling), tiling, kernel_terms(kernel, tiling, device, sizes, regions))
 
 

@@ -16,6 +16,7 @@ from explorer.cost.traffic import traffic
 from explorer.devices.model import Device
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
+from explorer.ops.reference.unwanted import end_if_unwanted
 from explorer.welder.tiles.levels import Memory, has_registers, resident, waves
 
 MOST_THREADS, WANTED_THREADS = 1024, 128  # of a block (Welder artifact)
@@ -68,7 +69,10 @@ def sized(
     tile: Mapping[str, int],
     steps: Mapping[str, int] | None = None,
 ) -> Sized:
-    """The cost of a tile of a kernel with numbers for dims; each tile loads what it needs anew."""
+    """The cost of a tile of a kernel with numbers for dims; each tile loads what it needs anew.
+    Raises Cancelled where nobody wants it any more: a search looks at thousands.
+    """
+    end_if_unwanted("weighing tiles")
     regions = propagate(kernel, tile)
     moved = traffic(
         kernel, tile, line_bytes=memory.read_bytes, write_bytes=memory.write_bytes, regions=regions
