@@ -14,6 +14,7 @@ from explorer.ir.program import Binding, Program, SourceOp
 from explorer.ir.stage import Stage
 from explorer.ops import family
 
+CALLS = (KernelCall, LibraryCall, Branch, Loop, FunctionCall, Gradient)
 MADE_UP = re.compile(r"n(\d+(?:_\d+)?)")  # by the frontend, where the file has no name
 PREFIX = "node_"  # that PyTorch's exporter gives every node
 
@@ -133,9 +134,7 @@ def call_family(binding: Binding, ops: Iterable[Operator]) -> str:
 
 def is_call(binding: Binding) -> bool:
     """Whether something runs for this binding: a kernel, a library, a branch or a loop."""
-    return isinstance(
-        binding.expr, KernelCall | LibraryCall | Branch | Loop | FunctionCall | Gradient
-    )
+    return isinstance(binding.expr, CALLS)
 
 
 def labels(sources: Sequence[SourceOp]) -> dict[str, str]:

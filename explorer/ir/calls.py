@@ -5,6 +5,7 @@ and libraries.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from explorer.ir.by_identity import by_identity
@@ -14,6 +15,7 @@ from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Annotation, Tensor
 
 AttrValue: TypeAlias = None | bool | int | float | str | Dim | tuple["AttrValue", ...]
+REMEMBERED_CALLS = 1 << 17  # as many as a large program has: they are small; chosen
 Attrs: TypeAlias = tuple[tuple[str, AttrValue], ...]
 
 
@@ -188,12 +190,12 @@ Expr: TypeAlias = (
 )
 
 
-@by_identity
+@partial(by_identity, most=REMEMBERED_CALLS)
 def reads_of(expr: Expr) -> tuple[Var, ...]:
     """Every value that an expression reads, or waits for, in order."""
     match expr:
         case OpCall(_, args, _) | LibraryCall(_, _, args, _):
-            return tuple(a for a in args if a is not None)
+            return tuple([a for a in args if a is not None])
         case KernelCall(_, args, _, _, after):
             return args if after is None else (*args, after)
         case FunctionCall(_, args):

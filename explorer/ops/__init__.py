@@ -108,6 +108,8 @@ def family(thing: Binding | Kernel) -> str:
     if isinstance(thing, Kernel):
         return kernel_family(thing)
     match thing.expr:
+        case OpCall(op, _, _):
+            return RECORDS[op].family if op in RECORDS else "library call"
         case KernelCall(kernel, _, _):
             return kernel_family(kernel)
         case Branch() | Loop() | FunctionCall() | Gradient():
@@ -116,5 +118,3 @@ def family(thing: Binding | Kernel) -> str:
             return "library call"
         case View() | MatchCast() | ShapeOf():
             return "layout"
-        case OpCall(op, _, _):
-            return RECORDS[op].family if op in RECORDS else "library call"

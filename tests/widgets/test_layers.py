@@ -68,16 +68,16 @@ def resnet() -> House:
 
 
 def test_the_blocks_of_a_resnet_are_found(resnet: House) -> None:
-    found = [p.count for p in resnet.trees["operators"].parts if isinstance(p, Group)]
+    found = [p.count for p in resnet.tree("operators").parts if isinstance(p, Group)]
     assert found == [2, 3, 5, 2]  # each stage begins with a block of another kind
-    kernels = [p.count for p in resnet.trees["kernels"].parts if isinstance(p, Group)]
-    assert kernels == [2, 3, 5] and len(resnet.graph("kernels", ()).nodes) < 35
+    kernels = [p.count for p in resnet.tree("kernels").parts if isinstance(p, Group)]
+    assert kernels == [2, 3, 5] and len(resnet.folded("kernels", ()).nodes) < 35
 
 
 def test_every_operator_is_seen_once_however_far_it_is_opened(resnet: House) -> None:
-    whole = resnet.graphs["operators"]
+    whole = resnet.graph("operators")
     every = sorted(op for n in whole.nodes for op in n.ops)
-    tree = resnet.trees["operators"]
+    tree = resnet.tree("operators")
     groups = [p for p in tree.parts if isinstance(p, Group)]
     opened = [(), (groups[0].key,), (groups[0].key, f"{groups[0].key}.1"), (EVERYTHING,)]
     for keys in opened:
@@ -94,7 +94,7 @@ def names(graph: Graph) -> list[list[str]]:
 
 
 def test_what_is_not_opened_stays_where_it_was(resnet: House) -> None:
-    tree = resnet.trees["operators"]
+    tree = resnet.tree("operators")
     for group in (p for p in tree.parts if isinstance(p, Group)):
         before, after = names(visible(tree, ())), names(visible(tree, (group.key,)))
         at = next(r for r, row in enumerate(before) if group.key in row)
@@ -108,13 +108,13 @@ def test_a_large_model_opens_folded_and_a_small_one_does_not(resnet: House) -> N
     assert part["opened"] == [] and part["groups"] == 4
     assert any(n["kind"] == "group" and n["note"] == "×5" for n in part["nodes"])
     small = read(explorer.compile("zoo:tiny_bert", until="planned"))
-    assert len(small.graphs["kernels"].nodes) < FOLD_ABOVE
+    assert len(small.graph("kernels").nodes) < FOLD_ABOVE
     assert small.parts["graph_kernels"]["opened"] is None
     session = Session(small.compiled)
     folded = session.answer("graph", {"view": "kernels"})
     assert any(n["kind"] == "group" for n in folded["nodes"])
     flat = session.answer("graph", {"view": "kernels", "opened": "flat"})
-    assert len(flat["nodes"]) == len(small.graphs["kernels"].nodes)
+    assert len(flat["nodes"]) == len(small.graph("kernels").nodes)
 
 
 @pytest.mark.parametrize("model", ["zoo:tiny_bert", "zoo:small_mobilevit", "zoo:small_lstm"])

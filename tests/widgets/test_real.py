@@ -77,8 +77,8 @@ def test_every_kernel_lights_lines_for_each_of_its_operators(session: Session) -
 
 
 def test_every_operator_is_in_the_graph_or_says_why_not(session: Session) -> None:
-    shown = {op for n in session.house.graphs["operators"].nodes for op in n.ops}
-    folded = {op for n in session.house.graphs["kernels"].nodes for op in n.ops}
+    shown = {op for n in session.house.graph("operators").nodes for op in n.ops}
+    folded = {op for n in session.house.graph("kernels").nodes for op in n.ops}
 
     def computed(o: Operator) -> bool:
         return bool(o.calls)

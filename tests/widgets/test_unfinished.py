@@ -40,7 +40,7 @@ def test_every_stage_opens_with_what_there_is(stage: Stage) -> None:
     c = explorer.compile(BERT, until=stage)
     session = widgets.explore(c).session
     assert session.answer("imported", {})["lines"]
-    assert [n.kind for n in session.house.graphs["operators"].nodes].count("operator") > 50
+    assert [n.kind for n in session.house.graph("operators").nodes].count("operator") > 50
     assert ("rammer" in drawn(session)) == (stage >= Stage.PLANNED)
     told = session.parts()["verdict"]
     assert told["runs"] is False and stage.name in told["big"] + told["small"]

@@ -15,11 +15,13 @@ from explorer.compilation.operators import (
     is_call,
     operators,
 )
+from explorer.ir.by_identity import by_identity
 from explorer.ir.calls import Branch, Loop, Var
 from explorer.ir.program import Binding, Function, Program
-from widgets.draw.layered import layered
+from widgets.draw.layered import Layers, layered
 from widgets.model.compiled import Compiled
 
+NOTHING = frozenset[int]()
 FOLD_ABOVE = 60  # more operators than this are first shown folded by kernel
 
 
@@ -39,16 +41,31 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes and edges with their layers: `rows` and `routes` as in `layered.Layers`; `operators`
-    counts the source.
+    """Nodes and edges; `operators` counts the source. `placed` where its layers are not those of
+    all its nodes and edges.
     """
 
     nodes: tuple[Node, ...]
     edges: tuple[tuple[int, int], ...]
-    rows: tuple[tuple[int, ...], ...]
-    routes: dict[int, tuple[int, ...]]
     operators: int
     folded: bool
+    placed: Layers | None = None
+
+    @property
+    def rows(self) -> tuple[tuple[int, ...], ...]:
+        """As in `layered.Layers`."""
+        return (self.placed or _layers(self)).rows
+
+    @property
+    def routes(self) -> dict[int, tuple[int, ...]]:
+        """As in `layered.Layers`."""
+        return (self.placed or _layers(self)).routes
+
+
+@by_identity
+def _layers(graph: Graph) -> Layers:
+    """Laid out when that is first asked for: of a large graph only a part is shown."""
+    return layered(len(graph.nodes), graph.edges)
 
 
 def data(c: Compiled, folded: bool | None = None, known: tuple[Operator, ...] = ()) -> Graph:
@@ -108,23 +125,29 @@ def _graph(program: Program, drawn: dict[str, Node], count: int, folded: bool) -
         return index[key]
 
     def read(variables: Iterable[Var]) -> frozenset[int]:
-        return frozenset[int]().union(*(makers.get(v.name, frozenset()) for v in variables))
+        found = NOTHING
+        for v in variables:
+            made = makers.get(v.name, NOTHING)
+            found = found | made if found else made
+        return found
 
     def walk(function: Function) -> None:
         for binding in function.body:
-            sources = read(binding.reads)
-            node = drawn.get(binding.vars[0].name)
+            sources, key = read(binding.reads), binding.vars[0].name
+            node = drawn.get(key)
             if node is not None:
-                at = add(binding.vars[0].name, node)
-                edges.update(dict.fromkeys((s, at) for s in sorted(sources)))
+                at = add(key, node)
+                for source in sorted(sources):
+                    edges[source, at] = None
                 sources = frozenset((at,))
-            inner = frozenset[int]()
+            inner = NOTHING
             for name in _bodies(binding):
                 body = program.function(name)
                 makers.update((p.name, sources) for p in body.params)
                 walk(body)
                 inner |= read(body.outputs)
-            makers.update((v.name, inner or sources) for v in binding.vars)
+            for v in binding.vars:
+                makers[v.name] = inner or sources
 
     main = program.main
     for param in main.params:
@@ -134,8 +157,7 @@ def _graph(program: Program, drawn: dict[str, Node], count: int, folded: bool) -
     for var, name in zip(main.outputs, names):
         at = add("output " + name, Node("output " + name, name, "output"))
         edges.update(dict.fromkeys((s, at) for s in sorted(read((var,)))))
-    layers = layered(len(nodes), tuple(edges))
-    return Graph(tuple(nodes), tuple(edges), layers.rows, layers.routes, count, folded)
+    return Graph(tuple(nodes), tuple(edges), count, folded)
 
 
 def _input(param: Var) -> Node:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from explorer.cached_property import cached_property
@@ -18,7 +19,8 @@ from explorer.compilation.operators import (
     operators,
     value_labels,
 )
-from explorer.differences.signature import signature, type_text
+from explorer.differences.signature import signature
+from explorer.ir.calls import OpCall
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
@@ -39,6 +41,7 @@ from widgets.model.outline import dtype_text
 from widgets.model.step_knobs import HIDDEN
 
 Part = Any  # a JSON value
+VIEWS = ("operators", "kernels")
 T = TypeVar("T")
 
 
@@ -49,21 +52,24 @@ class House:
     compiled: Compiled
     operators: tuple[Operator, ...]
     calls: tuple[Call, ...]
-    graphs: Mapping[str, Graph]
     known: dict[tuple[str, Any], Any] = field(default_factory=dict, compare=False)
 
-    @cached_property
-    def trees(self) -> Mapping[str, Tree]:
-        """The repeated layers of each graph."""
-        c = self.compiled
-        return {
-            "operators": tree(self.graphs["operators"], _does(c.model.program, operators=True)),
-            "kernels": tree(self.graphs["kernels"], _does(c.program, operators=False)),
-        }
+    def graph(self, view: str) -> Graph:
+        """The whole graph of a view, one of `VIEWS`."""
+        made = partial(dataflow_graph.data, self.compiled, view == "kernels", self.operators)
+        return self.kept("graph", view, made)
 
-    def graph(self, view: str, opened: Collection[str]) -> Graph:
+    def tree(self, view: str) -> Tree:
+        """The repeated layers of a graph."""
+        c, folded = self.compiled, view == "kernels"
+        program = c.program if folded else c.model.program
+        return self.kept(
+            "layers", view, lambda: tree(self.graph(view), _does(program, operators=not folded))
+        )
+
+    def folded(self, view: str, opened: Collection[str]) -> Graph:
         """A graph with its layers folded but those that are opened, by their keys."""
-        return visible(self.trees[view], opened)
+        return visible(self.tree(view), opened)
 
     @cached_property
     def places(self) -> Places:
@@ -141,20 +147,22 @@ def read(c: Compiled) -> House:
         for _, b in c.program.bindings()
         if is_call(b)
     }
-    graphs = {
-        "operators": dataflow_graph.data(c, False, known),
-        "kernels": dataflow_graph.data(c, True, known),
-    }
     calls = brick_wall.calls_of(c.program, families, call_labels(known, c.program))
-    return House(c, known, calls, graphs)
+    return House(c, known, calls)
 
 
 def _does(program: Program, *, operators: bool) -> dict[str, Hashable]:
     """What each node of a graph does, by its name."""
     found: dict[str, Hashable] = {}
     for _, b in program.bindings():
-        does = (signature(b), tuple(type_text(v.type) for v in b.reads))
-        found |= dict.fromkeys(b.origin if operators else (b.name,), does)
+        e, reads = b.expr, tuple([v.type for v in b.reads])
+        if isinstance(e, OpCall):
+            made = tuple([v.type for v in b.vars])
+            does: Hashable = (e.op, e.attrs, tuple([a is None for a in e.args]), made, reads)
+        else:
+            does = (signature(b), reads)
+        for name in b.origin if operators else (b.name,):
+            found[name] = does
     return found
 
 
@@ -191,7 +199,7 @@ def program_parts(house: House) -> dict[str, Part]:
             ]
             for call in house.calls
         ],
-        **{f"graph_{name}": first_graph(house, name) for name in house.graphs},
+        **{f"graph_{name}": first_graph(house, name) for name in VIEWS},
         "graph_first": "kernels" if shown > dataflow_graph.FOLD_ABOVE else "operators",
     }
 
@@ -227,20 +235,20 @@ def _device(c: Compiled) -> str:
 
 def first_graph(house: House, view: str) -> Part:
     """A graph as it is shown first: a large one with its repeated layers folded."""
-    whole, layers = house.graphs[view], house.trees[view]
+    whole, layers = house.graph(view), house.tree(view)
     large = len(whole.nodes) > dataflow_graph.FOLD_ABOVE and layers.groups
     return folded_graph(house, view, ()) if large else {**_graph(whole, house), **_told(layers)}
 
 
 def folded_graph(house: House, view: str, opened: Collection[str]) -> Part:
     """A graph with its layers folded, and which of them are open."""
-    found = _graph(house.graph(view, opened), house)
-    return {**found, **_told(house.trees[view]), "opened": sorted(opened)}
+    found = _graph(house.folded(view, opened), house)
+    return {**found, **_told(house.tree(view)), "opened": sorted(opened)}
 
 
 def flat_graph(house: House, view: str) -> Part:
     """A graph without its layers."""
-    return {**_graph(house.graphs[view], house), **_told(house.trees[view])}
+    return {**_graph(house.graph(view), house), **_told(house.tree(view))}
 
 
 def _told(layers: Tree) -> dict[str, Part]:

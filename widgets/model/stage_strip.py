@@ -48,7 +48,8 @@ def data(c: Compiled) -> tuple[StageCell, ...]:
 def _cell(c: Compiled, stage: Stage) -> StageCell:
     steps = tuple(i for i, s in enumerate(c.snapshots) if s.stage == stage)
     mine = [c.snapshots[i] for i in steps]
-    changed = [i for i in steps if changes(c.snapshots[i].before, c.snapshots[i].after)]
+    counts = [changes(s.before, s.after) for s in mine]
+    changed = [i for i, count in zip(steps, counts) if count]
     decided = [i for i in steps if did(c.snapshots[i])]
     return StageCell(
         stage.name,
@@ -56,7 +57,7 @@ def _cell(c: Compiled, stage: Stage) -> StageCell:
         steps,
         sum(s.seconds for s in mine),
         bool(mine) and all(s.kept for s in mine),
-        sum(changes(s.before, s.after) for s in mine),
+        sum(counts),
         _checked(mine),
         ran=bool(mine) or stage <= c.program.stage,
         decided=any(map(_decided, mine)),
@@ -73,7 +74,7 @@ def _checked(steps: Iterable[Snapshot]) -> None | bool | str:
 
 def changes(before: Program, after: Program) -> int:
     """How many bindings of `after` are new or different."""
-    if before is after:
+    if before.functions is after.functions:
         return 0
     old = {b.vars: b for _, b in before.bindings()}
     return sum(old.get(b.vars) != b for _, b in after.bindings())

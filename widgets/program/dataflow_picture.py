@@ -88,7 +88,7 @@ def _node(node: Node, x: float, y: float, wide: float, selected: str) -> str:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = s.house.graphs["operators"]
+    rows = s.house.graph("operators")
     return rows, figure(rows, op), table(rows)
 
 

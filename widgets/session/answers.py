@@ -51,8 +51,8 @@ def graph(s: OnShow, view: str, opened: str = "") -> Any:
     """A graph with repeated layers folded but those `opened`, keys with commas between; "flat":
     without layers.
     """
-    if view not in s.house.graphs:
-        known = ", ".join(s.house.graphs)
+    if view not in house_parts.VIEWS:
+        known = ", ".join(house_parts.VIEWS)
         raise BadOption(f"there is no graph {str(view)[:40]!r}", expected=known)
     with rare_collections():
         if opened == "flat":

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from widgets.draw.layered import layered
+from widgets.draw.layered import Layers, layered
 from widgets.model.dataflow_graph import Graph, Node
 from widgets.model.layers.repeats import Part, Repeat, positions, repeats
 
@@ -131,8 +131,8 @@ class _Seen:
         self.rows = self._level(self.of.parts)
         pairs = dict.fromkeys((self.shown[a], self.shown[b]) for a, b in whole.edges)
         edges = tuple((a, b) for a, b in pairs if a != b)
-        rows = tuple(map(tuple, self.rows))
-        return Graph(tuple(self.nodes), edges, rows, {}, whole.operators, whole.folded)
+        layers = Layers(len(self.nodes), tuple(map(tuple, self.rows)), {})
+        return Graph(tuple(self.nodes), edges, whole.operators, whole.folded, layers)
 
     def _is_open(self, group: Group) -> bool:
         return EVERYTHING in self.opened or group.key in self.opened
