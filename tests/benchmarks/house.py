@@ -1,14 +1,16 @@
 """How long a reader waits in the house.
 
-    python -m tests.benchmarks.house [--models tiny_bert,tiny_mobilenetv2] [--values 4]
+    python -m tests.benchmarks.house [--models tiny_bert,tiny_mobilenetv2] [--values 4] [--looked 3]
                                      [--operators 50000] [--moves 200] [--parts first,knobs]
 
 `first`: a fresh process on one core with an empty cache opens the first model: the seconds until
 the page has all of its first picture, from a model (planned) and from a compilation (with code).
 
 `knobs`: for each model each knob goes to some of its values, in a process that has compiled the
-model once: the time from the question to all that the page is sent, as JSON, once planned, and
-once measured. The line of a model says the median, the 95th percentile and the slowest, by knob.
+model once, with a cache that is empty before: the time from the question to all that the page is
+sent, as JSON, once planned, and once measured. Before each turn its reader looks at the picture for
+`--looked` seconds, in which the kernel compiles ahead; 0: turned at once. The line of a model says
+the median, the 95th percentile and the slowest, by knob.
 Settings of *What if* are turned as knobs are, away and back.
 `graph`: a model of so many operators: the time until it is laid out folded, and until one of its
 folds is opened. `steps`: the program of each step of a model of so many lines. `memory`: what the
@@ -129,13 +131,15 @@ def percentile(found: Sequence[float], share: float) -> float:
     return sorted(found)[min(len(found) - 1, int(share * len(found)))]
 
 
-def knobs(models: Sequence[str], values: int) -> list[dict[str, Any]]:
+def knobs(models: Sequence[str], values: int, looked: float) -> list[dict[str, Any]]:
     """Each turn of each model, printed by knob as it comes."""
     rows: list[dict[str, Any]] = []
     for model in models:
         session = Session(explorer.compile(f"zoo:{model}"))
         session.answer("pin", {})
         for knob, index, label in turns(session, values):
+            if looked and (ahead := session.answer("look_ahead", {})["job"]):
+                session.bench.jobs.wait(ahead, looked)
             planned, measured = turned(session, knob, index, label)
             rows.append(
                 {"model": model, "knob": knob, "value": label, "ms": planned, "all_ms": measured}
@@ -203,11 +207,14 @@ def graph(operators: int) -> None:
     folded = session.answer("graph", {"view": "operators"})
     seconds = perf_counter() - begin
     print(f"its house opened in {opened:.2f} s, its layers folded in {seconds:.2f} s, ", end="")
-    opened, times = list[str](), list[str]()
+    begin = perf_counter()
+    json.dumps(session.parts())
+    print(f"all that its page is sent in {perf_counter() - begin:.2f} s more, ", end="")
+    asked, times = list[str](), list[str]()
     for what in ("all layers", f"one of {LAYER}"):
-        opened.append(next(n["name"] for n in folded["nodes"] if n["kind"] == "group"))
+        asked.append(next(n["name"] for n in folded["nodes"] if n["kind"] == "group"))
         begin = perf_counter()
-        folded = session.answer("graph", {"view": "operators", "opened": ",".join(opened)})
+        folded = session.answer("graph", {"view": "operators", "opened": ",".join(asked)})
         seconds = perf_counter() - begin
         times.append(f"{what} opened in {seconds:.2f} s, {len(folded['nodes'])} nodes")
     print("; ".join(times))
@@ -259,6 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--values", type=int, default=3, help="values that a knob goes to")
+    parser.add_argument("--looked", type=float, default=3.0, help="seconds before each turn")
     parser.add_argument("--operators", type=int, default=50_000)
     parser.add_argument("--lines", type=int, default=5_000)
     parser.add_argument("--moves", type=int, default=200)
@@ -270,8 +278,11 @@ def main() -> None:
         first(models[0])
     if "knobs" in parts:
         print("model, knob  n  planned ms: median  95 %  most  measured ms: median  95 %  most")
-        rows = knobs(models, flags.values)
-        _say("all", rows)
+        with TemporaryDirectory() as folder:
+            os.environ["IRONWORKS_CACHE"] = folder
+            rows = knobs(models, flags.values, flags.looked)
+        for name, typed in (("all knobs", False), ("all settings", True)):
+            _say(name, [r for r in rows if r["knob"].startswith(settings.SET) is typed])
         for key, most in (("ms", MOST_PLANNED_MS), ("all_ms", MOST_MEASURED_MS)):
             late = sorted((r for r in rows if r[key] > most), key=lambda r: -r[key])[:8]
             said = [(r["model"], r["knob"], r["value"], f"{r[key]:.0f}") for r in late]

@@ -74,6 +74,18 @@ def test_compiling_says_how_far_it_is_and_can_be_cancelled(live: Page) -> None:
     assert live.evaluate("asked[0][1].knob") == "size batch"
 
 
+def test_a_page_that_nobody_uses_lets_the_kernel_look_ahead(live: Page) -> None:
+    looked = "read.filter(([kind]) => kind === 'look_ahead').length"
+    live.wait_for_function(f"{looked} === 1")
+    live.evaluate("slow(2500)")
+    live.keyboard.press("1")
+    live.keyboard.press("ArrowLeft")
+    live.wait_for_timeout(2000)
+    assert live.evaluate(looked) == 1 and live.get_attribute("#house .house", "aria-busy")
+    live.evaluate("slow(0)")
+    live.wait_for_function(f"{looked} === 2")
+
+
 @pytest.mark.parametrize("live", [False], indirect=True)
 def test_a_turn_during_a_measurement_is_made_after_it(live: Page) -> None:
     live.evaluate("slow(400)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import explorer.np as enp
 from explorer.counters import counters
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
+from explorer.passes.policies import registered
 from widgets.session.session import Session
+from widgets.session.timing.jobs import Job
 
 W = np.ones((95, 97), np.float32)
 
@@ -104,3 +107,46 @@ def test_an_operator_has_one_name_in_knob_history_and_pictures(session: Session)
     for room in ("staircase", "waves", "roofline", "roller"):
         told = session.answer("picture", {"room": room, "op": op})
         assert told["table"]["caption"].startswith(label), room
+
+
+def test_what_takes_long_is_compiled_while_nothing_is_asked(session: Session) -> None:
+    ahead = session.answer("look_ahead", {})["job"]
+    assert session.bench.jobs.wait(ahead, 60)["error"] is None
+    knob = next(k for k in session.knobs() if k.name == "fusion")
+    others = [i for i in range(len(knob.values)) if i != knob.now]
+    before = session.now
+    with counters.delta() as did:
+        for index in others:
+            assert "planned" in turn(session, "fusion", index)["said"]
+            session.answer("undo", {})
+    assert len(others) >= 3 and did.pass_runs == did.walls_planned == 0
+    assert session.now == before
+
+
+def test_what_nobody_asked_for_gives_way_in_every_session(session: Session) -> None:
+    begun, other = Event(), Session(session.now.compiled)
+
+    def work(job: Job) -> None:
+        begun.set()
+        job.stop.wait(60)
+        job.told(0)
+
+    aside = session.bench.jobs.start(1, work, aside=True)
+    assert begun.wait(10)
+    other.answer("focus", {"op": 0})
+    assert not session.bench.jobs.told(aside)["over"]  # looking disturbs it as little as it us
+    assert other.answer("look_ahead", {})["job"]  # the last that was looked at is next
+    assert session.bench.jobs.told(aside)["over"]
+    ahead = other.bench.jobs.start(1, work, aside=True)
+    other.answer("pin", {})
+    assert other.bench.jobs.told(ahead)["over"] and not other.bench.jobs.busy
+
+
+def test_code_of_ones_own_runs_when_it_is_asked_for(session: Session) -> None:
+    before = session.answer("look_ahead", {})["job"]
+    session.bench.jobs.wait(before, 60)
+    registered.keep("welder", "mine", lambda *_: ())
+    try:
+        assert before and session.answer("look_ahead", {}) == {"job": 0}
+    finally:
+        registered.forget("welder", "mine")

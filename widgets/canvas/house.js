@@ -18,6 +18,7 @@ import { inspectorView } from "./inspector.js";
 import { roomsView } from "./rooms.js";
 import { renderPicture, renderRoom } from "./room.js";
 
+const LOOK_AHEAD_MS = 1500; // without a question
 const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
 
 /** Put a house into `el` over a host; returns what a driver of the page may use. */
@@ -349,7 +350,13 @@ export function mount(el, host) {
     if (!--busy) house.removeAttribute("aria-busy");
     verdict();
     const waiting = busy ? null : next;
-    if (waiting) { next = null; command("turn", waiting.args).then(waiting.resolve, waiting.reject); }
+    if (waiting) { next = null; command("turn", waiting.args).then(waiting.resolve, waiting.reject); } else if (!busy) lookAhead();
+  }
+  /** While nothing is asked, the kernel compiles what the reader may turn to next. */
+  let looking = 0;
+  function lookAhead() {
+    clearTimeout(looking);
+    looking = setTimeout(() => { if (host.alive && !busy && house.isConnected) quietly(host.ask("look_ahead")); }, LOOK_AHEAD_MS);
   }
   /** Time what is on show, after any other timing; n grows while it goes on, and a turn that waits ends it. */
   async function measured() {
@@ -492,6 +499,8 @@ export function mount(el, host) {
   });
   const driver = { state, select, selected: ctx.selected, linkTo, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
   root.ironworks = driver;
+  lookAhead();
+  cleanups.push(() => clearTimeout(looking));
   return driver;
 }
 

@@ -155,4 +155,5 @@ def house() -> Any:
     given = arrays(model, flags, bound) if flags.inputs else None
     found = explore(model, target=flags.target, options=chosen, sizes=bound, inputs=given)
     found.session.trials = Trials(NO_CODE)
+    found.session.alone = False
     return found

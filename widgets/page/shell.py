@@ -10,6 +10,7 @@ from typing import Any
 
 import anywidget
 import traitlets
+from IPython.core.getipython import get_ipython
 
 from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, IronworksError
@@ -34,7 +35,7 @@ from widgets.session import state
 from widgets.session.looked_at import look_at
 from widgets.session.session import Session
 from widgets.session.timing.comparing import has_code
-from widgets.session.timing.jobs import error_parts
+from widgets.session.timing.jobs import error_parts, make_way
 from widgets.session.wall_views import Binary
 from widgets.training import replica_rows
 from widgets.training.replicas import chart as replica_chart
@@ -112,6 +113,8 @@ class House(Asked):
             session.run_once()
         super().__init__(**gallery.page_parts(), **_told(session))
         self.session = session
+        if (shell := get_ipython()) is not None:
+            shell.events.register("pre_run_cell", _cell_begins)
         self.on_msg(self._asked)
         self.observe(self._looked, "state")
 
@@ -163,6 +166,11 @@ CHANGES = frozenset(
         "restore",
     }
 )
+
+
+def _cell_begins(_: object) -> None:
+    """What nobody asked for ends: a cell may time something."""
+    make_way()
 
 
 def refused(data: Any) -> bool:

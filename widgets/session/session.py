@@ -25,6 +25,7 @@ from widgets.draw.table import time_text
 from widgets.grinder.view import LOOPS, crossing
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.controls import settings
+from widgets.model.controls.unasked import unasked
 from widgets.model.hand import Hand
 from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
@@ -48,6 +49,7 @@ from widgets.session.timing.clocks import Clocks, clock_of
 from widgets.session.timing.comparing import Comparing, timed_step
 from widgets.session.timing.crossings import Crossings
 from widgets.session.timing.fitting import Fitting
+from widgets.session.timing.jobs import make_way
 from widgets.session.timing.profiling import Profiling, profilable
 from widgets.session.timing.tuning import tiling_of, timed
 from widgets.session.timing.turning import Turning
@@ -64,6 +66,8 @@ CHANGING = (
     "brought",
     "_made",
 )  # by answers: all are values
+
+GOES_ON = {*answers.READERS, "wall", "focus", "job", "look_ahead"}  # beside what nobody waits for
 
 
 class Session:
@@ -88,6 +92,7 @@ class Session:
         `recorded`: a run whose wall stands under the plan where none was measured.
         """
         self.recorded = recorded
+        self.alone = True  # its reader has this machine to himself
         self.comparing = Comparing(compare)
         self.profiling = Profiling()
         self.fitting = Fitting()
@@ -245,6 +250,7 @@ class Session:
         known: dict[str, Callable[..., Any]] = {
             **{name: partial(reader, self) for name, reader in answers.READERS.items()},
             "begin_turn": self.begin_turn,
+            "look_ahead": self.look_ahead,
             "turn": self.turn,
             "as_far": self.as_far,
             "wall": self.slice,
@@ -288,6 +294,8 @@ class Session:
         if kind not in known:
             raise BadOption(f"there is no question {kind[:40]!r}")
         check_question(kind, known[kind], args)
+        if kind not in GOES_ON:
+            make_way()
         before = self._state()
         try:
             found = known[kind](**args)
@@ -318,6 +326,15 @@ class Session:
         """Begin to compile with a knob at another value, beside; `turn` then shows it."""
         mine = self._knob(knob, index, label)
         return self.turning.start(self.now, mine, index, self.bench.jobs)
+
+    def look_ahead(self) -> Any:
+        """Begin to compile what knobs that take long to turn would come to, while nothing is asked;
+        not where others wait for the same machine.
+        """
+        knobs = unasked(self.knobs()) if self.alone and self.now.ended is None else ()
+        if not knobs or self.bench.jobs.busy:
+            return {"job": 0}
+        return self.turning.ahead(self.now, knobs, self.bench.jobs)
 
     def turn(self, knob: str, index: int, label: str = "") -> Any:
         """Turn a knob: compile what follows from it and plan the wall; measuring comes after."""

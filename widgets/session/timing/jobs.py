@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Any
+from weakref import WeakSet
 
 from explorer.cli.bug_report.last_fault import keep
 from explorer.errors import BadOption, Cancelled, InternalFault, fault, traceback_of
 
 KEPT = 16  # finished jobs whose answers can still be fetched
+GIVES_WAY_SECONDS = 2.0  # seconds that a job which nobody asked for may take to end
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """`done` of `of` steps, and `what` is done before the first; `answer` or `error` is there once
     `over` is set.
@@ -46,6 +48,17 @@ class Job:
         }
 
 
+_aside: WeakSet[Job] = WeakSet()  # of every session: they all have one machine
+
+
+def make_way(seconds: float = GIVES_WAY_SECONDS) -> None:
+    """End what nobody asked for, if anything of that is under way, and wait so long for it."""
+    for job in list(_aside):
+        job.stop.set()
+        job.over.wait(seconds)
+        _aside.discard(job)
+
+
 class Jobs:
     """At most one job at a time: two timings would disturb each other."""
 
@@ -53,9 +66,13 @@ class Jobs:
         self._known: dict[int, Job] = {}
         self._count = 0
 
-    def start(self, of: int, work: Callable[[Job], Any]) -> int:
-        """Begin a job and name it; raises BadOption while another one is under way."""
-        if any(not job.over.is_set() for job in self._known.values()):
+    def start(self, of: int, work: Callable[[Job], Any], *, aside: bool = False) -> int:
+        """Begin a job and name it; raises BadOption while another one is under way that somebody
+        asked for. `aside`: nobody waits for it, and it gives way to whatever is begun in any
+        session.
+        """
+        make_way()
+        if self.busy:
             raise BadOption(
                 "another timing is under way", try_="wait for it, or cancel it, and ask again"
             )
@@ -64,8 +81,15 @@ class Jobs:
         oldest = sorted(self._known)[: -KEPT or None]
         self._known = {n: j for n, j in self._known.items() if n not in oldest}
         self._known[self._count] = job
+        if aside:
+            _aside.add(job)
         Thread(target=_run, args=(job, work), name="ironworks timing", daemon=True).start()
         return self._count
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is under way."""
+        return any(not job.over.is_set() for job in self._known.values())
 
     def told(self, job: int) -> dict[str, Any]:
         """How far a job is; raises BadOption for one that there is not."""

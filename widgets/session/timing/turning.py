@@ -4,23 +4,28 @@ then.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from explorer.errors import Cancelled, IronworksError
-from explorer.ops.reference.unwanted import cancellable
+from explorer.ir.stage import Stage
+from explorer.ops.reference.unwanted import cancellable, end_if_unwanted
 from explorer.passes.pipeline.progress import telling
 from widgets.model.knob import Knob
 from widgets.model.knobs import Setting, turned
 from widgets.session.timing.jobs import Job, Jobs
 
 AT_ONCE = 0.15  # seconds that nobody needs to be told of
+AHEAD_SECONDS = 20.0  # that a machine works for what nobody may ask, chosen
 
 
 class Turning:
-    """What a turn came to, until it is taken."""
+    """What turns came to, until one is taken or the setting is another one."""
 
     def __init__(self) -> None:
-        self._ahead: tuple[Setting, str, Any, Setting | IronworksError] | None = None
+        self._before: Setting | None = None
+        self._found: dict[tuple[str, Any], Setting | IronworksError] = {}
 
     def start(self, now: Setting, knob: Knob, index: int, jobs: Jobs) -> dict[str, Any]:
         """Begin to compile with one knob at another of its values; `over` where that is done."""
@@ -29,26 +34,52 @@ class Turning:
             def told(step: str, done: int, of: int) -> None:
                 job.what, job.done, job.of = step, done, of
 
-            value = knob.values[index] if 0 <= index < len(knob.values) else None
-            try:
+            if self._known(now, knob, index) is None:
                 with telling(told), cancellable(job.stop.is_set):
-                    found: Setting | IronworksError = turned(now, knob, index)
-            except Cancelled:
-                raise
-            except IronworksError as problem:
-                found = problem  # for who takes it: it is not compiled twice to be told
-            self._ahead = now, knob.name, value, found
+                    self._compile(now, knob, index)
 
         job = jobs.start(1, work)
         return {"job": job, "over": jobs.wait(job, AT_ONCE)["over"]}
 
+    def ahead(self, now: Setting, knobs: Sequence[Knob], jobs: Jobs) -> dict[str, Any]:
+        """Compile, while the reader looks, what turns to the values of knobs would come to."""
+        todo = [(k, i) for k in knobs for i in range(len(k.values)) if i != k.now]
+
+        def work(job: Job) -> None:
+            end = monotonic() + AHEAD_SECONDS
+            with cancellable(lambda: job.stop.is_set() or monotonic() > end):
+                for knob, index in todo:
+                    end_if_unwanted(knob.label)
+                    if self._known(now, knob, index) is None:
+                        self._compile(now, knob, index)
+
+        return {"job": jobs.start(1, work, aside=True)}
+
     def take(self, now: Setting, knob: Knob, index: int) -> Setting:
         """The setting that was compiled beside; compiled now where that was not begun."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and 0 <= index < len(knob.values):
-            before, name, value, found = ahead
-            if (before, name, value) == (now, knob.name, knob.values[index]):
-                if isinstance(found, IronworksError):
-                    raise found
-                return found
-        return turned(now, knob, index)
+        found = self._known(now, knob, index)
+        if isinstance(found, IronworksError):
+            raise found
+        return turned(now, knob, index) if found is None else found
+
+    def _known(self, now: Setting, knob: Knob, index: int) -> Setting | IronworksError | None:
+        if self._before != now or not 0 <= index < len(knob.values):
+            return None
+        return self._found.get((knob.name, knob.values[index]))
+
+    def _compile(self, now: Setting, knob: Knob, index: int) -> None:
+        """With the plan that is drawn first; an error is for who takes it: it is not compiled twice
+        to be told.
+        """
+        try:
+            found: Setting | IronworksError = turned(now, knob, index)
+            if isinstance(found, Setting) and found.compiled.program.stage >= Stage.PLANNED:
+                found.compiled.planned_wall(dict(found.sizes))
+        except Cancelled:
+            raise
+        except IronworksError as problem:
+            found = problem
+        if self._before != now:
+            self._before, self._found = now, {}
+        if 0 <= index < len(knob.values):
+            self._found[knob.name, knob.values[index]] = found
