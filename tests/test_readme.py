@@ -1,4 +1,4 @@
-"""What the README says can be pasted."""
+"""What the README and the pages that it sends readers to say can be pasted."""
 
 import os
 import re
@@ -13,12 +13,17 @@ import pytest
 from explorer import cli
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-SESSION, OWN_REWRITE = README.split("## Add a rewrite and see it in the house")
-OWN_REWRITE = OWN_REWRITE.partition("\n## ")[0]
-COMMANDS = [
-    shlex.split(line, comments=True) for line in re.findall(r"^    (ironworks .*)$", README, re.M)
-]
+README, SESSION, COMMAND_LINE, OWN_REWRITE = (
+    (ROOT / path).read_text(encoding="utf-8")
+    for path in ("README.md", "docs/session.md", "docs/command_line.md", "docs/shipped_rewrite.md")
+)
+COMMANDS = list(
+    dict.fromkeys(
+        tuple(shlex.split(line, comments=True))
+        for line in re.findall(r"^    (ironworks .*)$", README + COMMAND_LINE, re.M)
+    )
+)
+MOST_LINES = 150  # of the README: who wants more is sent on
 
 
 STAYING = {"lab", "serve"}  # until they are stopped
@@ -39,8 +44,12 @@ def test_every_notebook_and_page_that_is_linked_is_there_and_every_notebook_is_l
     assert notebooks <= linked
 
 
-def test_the_readme_shows_every_command_that_does_not_stay() -> None:
-    shown = {words[1] for words in COMMANDS}
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) < MOST_LINES
+
+
+def test_the_command_line_has_every_command_that_does_not_stay() -> None:
+    shown = {line.split()[1] for line in re.findall(r"^    (ironworks .*)$", COMMAND_LINE, re.M)}
     assert shown - STAYING == cli.COMMANDS.keys() - STAYING
 
 
@@ -50,18 +59,20 @@ def test_the_readme_shows_every_command_that_does_not_stay() -> None:
     "words", [w for w in COMMANDS if w[1] not in STAYING], ids=lambda words: " ".join(words[1:3])
 )
 def test_a_command_of_the_readme_works(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("onnxruntime")
-    code = cli.main(words[1:])
+    code = cli.main([*words[1:]])
     out, err = capsys.readouterr()
-    answers = (0, 1) if words[1:3] == ["cache", "why"] else (0,)  # whether it is kept: yes, or no
+    answers = (0, 1) if words[1:3] == ("cache", "why") else (0,)  # whether it is kept: yes, or no
     assert code in answers and not err and out
 
 
 @pytest.mark.slow
-def test_the_first_session_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", SESSION, re.S)
+@pytest.mark.parametrize("page", [README, SESSION], ids=["README", "session"])
+def test_a_session_works(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert blocks
     monkeypatch.chdir(ROOT)
     script = tmp_path / "session.py"  # a file, as a cell is: functions are traced by their text
     script.write_text("\n".join(blocks))
