@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from explorer.course.exercise import Check, Exercise, Wrong
 from explorer.course.exercises import EXERCISES
 from explorer.course.log import note, noted
 from explorer.errors import BadOption, IronworksError
+from explorer.passes.policies import registered
 from explorer.trial.helper import Ended, in_helper, is_helper
 from explorer.trial.line import at_line
 
@@ -32,11 +33,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the checks of an exercise came to. `whole`: hidden ones were among them."""
+    """What the checks of an exercise came to. `whole`: hidden ones were among them. `entered`: what
+    the answer is in this process from now on.
+    """
 
     exercise: str
     results: tuple[Result, ...]
     whole: bool = False
+    entered: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -78,6 +82,8 @@ class Verdict:
         ]
         if not self.whole and right == len(self.results):
             lines.append("These are not all: grading has others, on what you have not seen.")
+        if self.entered:
+            lines.append(self.entered)
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -92,11 +98,19 @@ def exercise(name: str) -> Exercise:
 
 
 def check(name: str, answer: Any) -> Verdict:
-    """The visible checks of an answer."""
+    """The visible checks of an answer. A policy that passes them enters the compiler by name."""
     asked = exercise(name)
     found = _judged(asked, answer, [c for c in asked.checks if not c.hidden], VISIBLE_SEED, False)
     note("checked", name, outcome=found.outcome, points=found.points)
-    return found
+    if found.outcome != "passed" or not asked.policy_of:
+        return found
+    registered.keep(asked.policy_of, asked.policy_name, asked.as_policy(answer))
+    option = f"{asked.policy_of}.policy"
+    return replace(
+        found,
+        entered=f"It is {asked.policy_name!r} among the choices of {option} now, in houses and in "
+        "options.",
+    )
 
 
 def grade(name: str, answer: Any, seed: int) -> Verdict:

@@ -27,9 +27,15 @@ class Check:
     hidden: bool = False
 
 
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """One exercise. `stub` and `solution` are cells that stand alone, and both make `answer`."""
+    """One exercise. `stub` and `solution` are cells that stand alone, and both make `answer`. An
+    answer that passes what is visible becomes a policy of the system `policy_of`, if that is told.
+    """
 
     name: str
     chapter: str
@@ -42,11 +48,18 @@ class Exercise:
     checks: tuple[Check, ...]
     exit_question: str
     limits: Limits = Limits(seconds=60.0)
+    policy_of: str = ""
+    as_policy: Callable[[Any], Any] = _as_it_is
 
     @property
     def points(self) -> int:
         """What all checks are worth together."""
         return sum(c.points for c in self.checks)
+
+    @property
+    def policy_name(self) -> str:
+        """What its policy is called among the choices of the house."""
+        return self.name.replace("_", " ")
 
 
 def require(fact: bool, sentence: str) -> None:

@@ -12,23 +12,30 @@ from typing import Any, TypeVar
 from explorer import rammer
 from explorer.errors import BadOption
 from explorer.passes.policies import registered
+from explorer.relax.memory.plan import POLICIES as SHARING
 from explorer.roller.named_policies import POLICIES as TILING
 from explorer.welder.named_policies import POLICIES as WELDING
 
 Policy = TypeVar("Policy", bound=Callable[..., Any])
 SYSTEMS: Mapping[str, tuple[Mapping[str, Any], int]] = MappingProxyType(
-    {"rammer": (rammer.POLICIES, 1), "roller": (TILING, 4), "welder": (WELDING, 2)}
+    {
+        "rammer": (rammer.POLICIES, 1),
+        "roller": (TILING, 4),
+        "welder": (WELDING, 2),
+        "memory": (SHARING, 3),
+    }
 )
 """The policies that ship, and how many arguments one takes: facts; kernel, device, environment and
-sizes; kernels and facts.
+sizes; kernels and facts; bytes, free storages and what is known of symbols.
 """
 LONGEST_NAME_CHARACTERS = 80  # chosen
 
 
 def policy(name: str, *, system: str) -> Callable[[Policy], Policy]:
-    """Register a policy of "rammer", "roller" or "welder" under a name: `Options(policy=name)` of
-    that system takes it. A later one of the same name takes its place, as when a notebook's cell is
-    run again; what was compiled before keeps the function that it was compiled with.
+    """Register a policy of "rammer", "roller", "welder" or "memory" under a name, which
+    `Options(policy=name)` of that system takes. A later one of the same name takes its place, as
+    when a notebook's cell is run again; what was compiled before keeps the function that it was
+    compiled with.
 
     Raises BadOption where there is no such system, the name is none or is one that ships, and where
     the policy takes another number of arguments.

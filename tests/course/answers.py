@@ -147,20 +147,26 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
             "no row for",
         ),
     },
-    "size_classes": {
-        "the largest alone": (
-            "def sizes(lengths, count):\n    return (max(lengths),)\n",
-            "computes 900 rows",
+    "free_storage": {
+        "the largest": (
+            edited("free_storage", "min(enough", "max(enough"),
+            "is taken, and a smaller one is enough",
         ),
-        "even distances": (
-            "def sizes(lengths, count):\n"
-            "    step = -(-max(lengths) // count)\n"
-            "    return [step * (n + 1) for n in range(count)]\n",
-            "are enough",
+        "by one binding": (
+            edited(
+                "free_storage",
+                "env.bounds(simplify(f.bytes - needed))[0] >= 0",
+                "env.hint(f.bytes) >= env.hint(needed)",
+            ),
+            "which is not provably enough",
         ),
-        "one too many": (
-            "def sizes(lengths, count):\n    return sorted(set(lengths))[: count + 1]\n",
-            "5 sizes, and 4 are allowed",
+        "equal ones alone": (
+            edited(
+                "free_storage",
+                "env.bounds(simplify(f.bytes - needed))[0] >= 0",
+                "env.equal(f.bytes, needed)",
+            ),
+            "none is taken, and",
         ),
     },
     "wall": {

@@ -17,8 +17,10 @@ from explorer.course.log import noted
 from explorer.errors import BadOption
 from explorer.ops import own_operators
 from explorer.passes.pipeline import registry
+from explorer.passes.policies import registered
 from explorer.trial.helper import Limits
 from tests.course.answers import WRONG, made
+from widgets.model.controls import settings
 from widgets.rooms import gallery, own_picture
 
 SEED = 11
@@ -34,6 +36,9 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     yield
     for name in list(own_operators.own_operators()):
         own_operators.forget(name)
+    for e in EXERCISES.values():
+        if e.policy_name in registered.of(e.policy_of):
+            registered.forget(e.policy_of, e.policy_name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,6 +74,22 @@ def test_every_exercise_has_three_wrong_answers_hints_and_hidden_checks() -> Non
     for name, e in EXERCISES.items():
         assert len(WRONG[name]) == 3 and len(e.hints) == 3
         assert {c.hidden for c in e.checks} == {False, True}
+
+
+@pytest.mark.parametrize("name", [e.name for e in EXERCISES.values() if e.policy_of])
+def test_a_policy_that_passes_is_a_choice_of_the_house(name: str, tmp_path: Path) -> None:
+    e = EXERCISES[name]
+    option, words = f"{e.policy_of}.policy", e.policy_name
+    course.check(name, made(tmp_path, name, WRONG[name][next(iter(WRONG[name]))][0]))
+    assert not registered.every()
+    said = str(course.check(name, made(tmp_path, name, e.solution)))
+    assert said.endswith(
+        f"It is {words!r} among the choices of {option} now, in houses and in options."
+    )
+    c = explorer.compile("tests/data/tiny_skip.onnx", until="planned")
+    assert words in settings.named(c, option).choices
+    changed = c.with_options(**settings.applied(c, {option: words}))
+    assert changed.memory({}).planned_bytes > 0 and changed.planned_wall({}).total_us > 0
 
 
 def test_visible_checks_are_never_called_all(tmp_path: Path) -> None:

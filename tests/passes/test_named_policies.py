@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import explorer
@@ -15,11 +16,13 @@ from explorer.options import Options
 from explorer.passes.policies import registered
 from explorer.rammer import Facts, Placement, Share
 from explorer.rammer import Options as Rammer
+from explorer.relax.memory.plan import Options as Memory
 from explorer.roller import Options as Roller
 from explorer.roller.policy import candidates
 from explorer.tuning.settings import apply
 from explorer.welder import Options as Welder
 from explorer.welder.named_policies import apart
+from widgets.memory import memory_policies
 from widgets.model.knobs import Setting, knobs
 
 MODEL = "tests/data/tiny_skip.onnx"
@@ -84,6 +87,46 @@ def test_roller_and_welder_take_names_too() -> None:
     assert len(c.program.kernel_calls) > len(fused.program.kernel_calls)
 
 
+def test_memory_takes_one_that_says_which_free_storage_a_value_has() -> None:
+    asked = []
+
+    @explorer.policy("first of equals", system="memory")
+    def first_of_equals(needed: Any, free: Any, env: Any) -> Any:
+        asked.append(needed)
+        return next((f for f in free if env.equal(needed, f.bytes)), None)
+
+    c = explorer.compile(
+        "tests/data/tiny_bert.onnx", options=Options(memory=Memory(policy="first of equals"))
+    )
+    sizes = {"batch": 2, "seq": 5}
+    plan, inputs = c.memory(sizes), c.random_inputs(sizes)
+    shipped = c.with_options(memory=Memory(policy="storages"))
+    assert asked and plan.planned_bytes == shipped.memory(sizes).planned_bytes < plan.naive_bytes
+    assert any("first of equals takes its" in b.reason for b in plan.buffers)
+    for name, value in shipped.run(inputs).items():
+        np.testing.assert_array_equal(c.run(inputs)[name], value)
+    rows = memory_policies.data(c, sizes, plan).policies
+    assert [r.name for r in rows if r.used] == ["first of equals"] and len(rows) == 5
+
+
+@pytest.mark.parametrize(
+    ("choose", "why"),
+    [
+        (lambda needed, free, env: 3, "no free storage"),
+        (lambda needed, free, env: max(free, key=lambda f: -env.hint(f.bytes)), "not provably"),
+        (lambda needed, free, env: 1 / 0, "failed: ZeroDivisionError"),
+    ],
+)
+def test_a_storage_that_a_policy_may_not_give_is_refused(choose: Any, why: str) -> None:
+    c = explorer.compile(
+        "tests/data/tiny_bert.onnx",
+        options=Options(memory=Memory(policy=choose)),
+        until="planned",
+    )
+    with pytest.raises(BadPolicy, match="Memory's policy .*" + why):
+        c.memory({"batch": 2, "seq": 5})
+
+
 def test_the_house_has_it_among_its_choices() -> None:
     explorer.policy("one unit", system="rammer")(one_unit)
     c = explorer.compile(MODEL)
@@ -117,6 +160,8 @@ def test_a_file_names_one_for_the_command_line(
         ("a=b", "welder", "needs a name"),
         ("mine", "grinder", "no policies of 'grinder' are known"),
         ("mine", "roller", "cannot be called as roller calls one"),
+        ("storages", "memory", "has a policy 'storages' already"),
+        ("mine", "memory", "cannot be called as memory calls one"),
     ],
 )
 def test_what_is_no_policy_is_one_sentence(name: str, system: str, why: str) -> None:

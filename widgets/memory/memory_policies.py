@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
+from explorer.passes.pipeline.own_policy import policy_name
 from explorer.relax.memory.curve import memory_curve
 from widgets.model.compiled import Compiled
 
@@ -81,7 +82,8 @@ def data(c: Compiled, sizes: Mapping[str, int], plan: MemoryPlan) -> PolicyRows:
         return c.with_options(memory=replace(options, policy=policy, bounds=bounds)).memory(sizes)
 
     arena = plan if plan.policy == "arena" else planned("arena", options.bounds)
-    return of_plans(plan, arena, planned("storages", False), planned("storages", True))
+    own = "" if isinstance(options.policy, str) else policy_name(options.policy)
+    return of_plans(plan, arena, planned("storages", False), planned("storages", True), own)
 
 
 def of_plans(
@@ -89,8 +91,11 @@ def of_plans(
     arena: MemoryPlan | None,
     storages: MemoryPlan | None,
     bounded: MemoryPlan | None,
+    own: str = "",
 ) -> PolicyRows:
-    """The rows of plans of one program; `used` is the one that runs."""
+    """The rows of plans of one program; `used` is the one that runs, by a policy of the user's own
+    that is called `own`, where there is one.
+    """
     curve = memory_curve(used)
     names = {"arena": "arena", "storages": "storages"}
     running = "bounded" if used.policy == "storages" and used.bounds else names.get(used.policy, "")
@@ -104,10 +109,13 @@ def of_plans(
         found.append(_policy("storages", storages, storages.planned_formula, note))
     if bounded is not None:
         found.append(_bounded(bounded))
+    if own:
+        running = own
+        found.append(_policy(own, used, used.planned_formula, "planned once, by yours"))
     rows = tuple(
         replace(p, note=f"in use: {p.note}", used=True) if p.name == running else p for p in found
     )
-    source = bounded if running == "bounded" else storages
+    source = used if own else bounded if running == "bounded" else storages
     return PolicyRows(
         rows,
         _storages(source) if source else (),

@@ -6,6 +6,7 @@ from explorer.course.exercise import Exercise
 from explorer.course.exercises import (
     constants,
     double_negation,
+    free_storage,
     large_values,
     loop_inside,
     measuring,
@@ -13,7 +14,6 @@ from explorer.course.exercises import (
     own_pass,
     pareto,
     provenance,
-    size_classes,
     vjp,
     wall,
     windows,
@@ -33,7 +33,7 @@ EXERCISES: MappingProxyType[str, Exercise] = MappingProxyType(
             own_operator.EXERCISE,
             measuring.EXERCISE,
             loop_inside.EXERCISE,
-            size_classes.EXERCISE,
+            free_storage.EXERCISE,
             vjp.EXERCISE,
             own_pass.EXERCISE,
         )

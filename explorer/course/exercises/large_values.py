@@ -139,4 +139,6 @@ EXERCISE = Exercise(
         Check("two models of the zoo", 1, _models, True),
     ),
     exit_question="What does this policy not look at, and which model would pay for it?",
+    policy_of="welder",
+    as_policy=ByPairs,
 )

@@ -139,4 +139,5 @@ EXERCISE = Exercise(
         Check("other products", 1, lambda a, seed: _random(a, seed + 1), True),
     ),
     exit_question="Which third number of a tile would you put on the axes of a GPU?",
+    policy_of="roller",
 )

@@ -91,4 +91,5 @@ def earliest(facts: Facts) -> Placement:
         Check("a real model is laid by it", 2, _model, True),
     ),
     exit_question="What does this policy ignore when operators do read each other?",
+    policy_of="rammer",
 )

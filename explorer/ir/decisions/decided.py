@@ -4,6 +4,7 @@ far as it can be said here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,10 +34,10 @@ class ControlChoice(Protocol):
 
 
 class MemoryChoice(Protocol):
-    """How memory is to be planned, by the policy's name."""
+    """How memory is to be planned: by the policy's name, or a function of the user's own."""
 
     @property
-    def policy(self) -> str: ...
+    def policy(self) -> str | Callable[..., object]: ...
 
 
 class DispatchedMatch(Protocol):

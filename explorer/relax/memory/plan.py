@@ -10,17 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.passes.pipeline.ranges import OneOf, Switch, check, option
+from explorer.passes.pipeline.ranges import PolicyOf, Switch, check, option
 
+Policy: TypeAlias = Callable[..., Any]
 ALIGNMENT = 64
 TABLE_BUFFERS = 2048  # whose pairs are judged at once: a bound on memory, 4 MB of bools; chosen
-POLICIES = ("arena", "storages")
+POLICIES = {  # what each does
+    "arena": "placed anew for each binding",
+    "storages": "planned once for a program",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,11 @@ class Options:
     For the policy "storages": `outputs` gives results storages of their own, from which they are
     copied out; `bounds` puts upper bounds in the place of symbols; `ordered` lets proofs of "at
     most" do where the paper asks for proofs of equality; `in_place` lets an elementwise kernel
-    write over an input that dies in it.
+    write over an input that dies in it. A function as policy plans once for a program too: it is
+    asked which free storage a value takes (`own_choice.OwnPool`).
     """
 
-    policy: str = option("arena", OneOf(tuple(POLICIES)), "how memory is planned")
+    policy: str | Policy = option("arena", PolicyOf("memory", POLICIES), "how memory is planned")
     share: bool = option(True, Switch(), "values that do not live at once share bytes")
     outputs: bool = option(False, Switch(), "results have storages of their own (storages)")
     bounds: bool = option(True, Switch(), "upper bounds in the place of symbols (storages)")
@@ -44,6 +50,11 @@ class Options:
 
     def __post_init__(self) -> None:
         check("memory", self)
+
+    @property
+    def by_storages(self) -> bool:
+        """Whether values lie in storages that are planned once for a program."""
+        return self.policy != "arena"
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,11 +72,11 @@ class Pool:
         at = bisect_left(self.numbers, room, key=lambda row: row[0])
         if at < len(self.numbers) and self.numbers[at][0] <= REACH_TIMES * room:
             found = self.numbers.pop(at)[2]
-            return Choice(found, f"{_freed(found)}; {claim} bytes fit into its {found.bytes}")
+            return Choice(found, f"{freed(found)}; {claim} bytes fit into its {found.bytes}")
         if at and REACH_TIMES * self.numbers[at - 1][0] >= room:
             count = self.numbers[at - 1][0]  # of the largest ones the first that came back
             found = self.numbers.pop(bisect_left(self.numbers, count, key=lambda row: row[0]))[2]
-            reason = f"{_freed(found)}; {claim} bytes, to which its {found.bytes} grow"
+            reason = f"{freed(found)}; {claim} bytes, to which its {found.bytes} grow"
             return Choice(found, reason, grows=True)
         if not self.numbers:
             return Choice(None, NONE_FREE)
@@ -106,13 +106,13 @@ class Pool:
         for _, _, known in self.hints[at : at + NEAR_SIZES]:
             if self._at_most(room, known):
                 found = self._pop(known)
-                reason = f"{_freed(found)}; {claim}, at most its {found.bytes} in every binding"
+                reason = f"{freed(found)}; {claim}, at most its {found.bytes} in every binding"
                 return Choice(found, reason)
         for _, _, known in reversed(self.hints[max(0, at - NEAR_SIZES) : at]):
             if self._at_most(known, room):
                 found = self._pop(known)
                 grows = f"to which its {found.bytes} grows in any binding"
-                return Choice(found, f"{_freed(found)}; {claim}, {grows}", grows=True)
+                return Choice(found, f"{freed(found)}; {claim}, {grows}", grows=True)
         return None
 
     def _at_most(self, small: Dim, large: Dim) -> bool:
@@ -120,7 +120,7 @@ class Pool:
 
     def _equal(self, known: Dim, claim: str) -> Choice:
         found = self._pop(known)
-        return Choice(found, f"{_freed(found)}; {claim} equals its {known} in every binding")
+        return Choice(found, f"{freed(found)}; {claim} equals its {known} in every binding")
 
     def _pop(self, known: Dim) -> Free:
         """The first that came back of those of a size."""
@@ -132,7 +132,8 @@ class Pool:
         return found
 
 
-def _freed(free: Free) -> str:
+def freed(free: Free) -> str:
+    """Since when a storage is free."""
     return f"{free.name} is free since {free.holder} died at {free.since}"
 
 

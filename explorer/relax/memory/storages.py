@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, ShapeEnv, product, symbols_of
 from explorer.ir.types import ITEM_BYTES, DType, Tensor
+from explorer.relax.memory.own_choice import OwnPool
 from explorer.relax.memory.plan import Options
 from explorer.relax.memory.storage_pool import Free, Pool
 
@@ -171,7 +172,7 @@ class _Planner:
         self.by_name = {a.name: a for a in allocations}
         self.steps, self.env, self.options = steps, env, options
         self.used: set[str] = set()
-        self.pools: dict[tuple[str, str, DType], Pool] = {}
+        self.pools: dict[tuple[str, str, DType], Pool | OwnPool] = {}
         self.storages: list[_Open] = []
         self.placed: dict[str, _Open] = {}
         self.results: list[Token] = []
@@ -232,7 +233,9 @@ class _Planner:
     def take(self, a: Allocation, token: Token, also: str = "") -> None:
         """A free storage, where one is proved to do, else a fresh one; `also` joins the reason."""
         key = (a.block, SCOPE, a.type.element)
-        pool = self.pools.setdefault(key, Pool(self.env, self.options.ordered))
+        if key not in self.pools:
+            self.pools[key] = self.pool()
+        pool = self.pools[key]
         choice = pool.take(token.room, a.type)
         reason = choice.reason + also
         if choice.free is None:
@@ -242,6 +245,13 @@ class _Planner:
         if choice.grows:
             storage.bytes = token.room
         self.lay(a, storage, token, "grown" if choice.grows else "reused", reason)
+
+    def pool(self) -> Pool | OwnPool:
+        """Storages of one kind, of which a proof or a policy of the user's own chooses."""
+        policy = self.options.policy
+        if isinstance(policy, str):
+            return Pool(self.env, self.options.ordered)
+        return OwnPool(self.env, policy)
 
     def open(self, a: Allocation, token: Token, taken: str, reason: str) -> None:
         kept = reason if taken == "kept" else ""

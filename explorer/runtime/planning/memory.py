@@ -106,7 +106,7 @@ class Memory:
     @property
     def by_storages(self) -> bool:
         """Whether storages are used, not only planned."""
-        return self.options.policy == "storages"
+        return self.options.by_storages
 
     @cached_property
     def storages(self) -> StoragePlan:

@@ -158,7 +158,7 @@ class Planner:
         )
         self.run_facts = RunFacts(program, self.units, task_facts, rammer, sheet)
         self.uses = uses_of(program)
-        copied = memory.policy == "storages" and memory.outputs
+        copied = memory.by_storages and memory.outputs
         self.direct = {} if copied else _direct(program)
         self.memory = Memory(program, self.uses, env, self.direct, memory)
         self.extents = ExtentsOf(program)

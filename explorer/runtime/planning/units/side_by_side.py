@@ -47,8 +47,8 @@ class Dealt:
 @dataclass(frozen=True, slots=True)
 class Prices:
     """What groups are weighed by. `barrier_us` is one of all units; where the first does all that
-    there is, the others need not wake up (`wake_us`). `storages`: values lie in such. What was
-    found is kept: the ways of groups, and the schedules of one unit.
+    there is, the others need not wake up (`wake_us`). `storages`: values lie in such, by
+    memory.policy. What was found is kept: the ways of groups, and the schedules of one unit.
     """
 
     schedules: Mapping[str, Schedule]
@@ -111,7 +111,7 @@ class Prices:
         if next(recursions_of(group), None) is not None:
             return "a recursion in one of them has one stack"
         if self.storages:
-            return "memory.policy is storages, which are shared in the order of one unit"
+            return "values lie in storages, which are shared in the order of one unit"
         if lone and not isinstance(self.options.policy, str) and asked(group) != APART:
             return "rammer.policy is one of your own, which says what all units do"
         return ""

@@ -1,0 +1,143 @@
+"""Which free storage a value takes, when sizes are expressions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import explorer.np as enp
+from explorer.compiler import compile
+from explorer.course.exercise import Check, Exercise, require
+from explorer.frontends.load import load
+from explorer.frontends.trace import trace
+from explorer.frontends.tracing.annotations import tensor
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
+from explorer.options import Options
+from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.relax.memory.own_choice import is_enough
+from explorer.relax.memory.plan import Options as Memory
+from explorer.relax.memory.storage_pool import Free
+
+N, M = symbol("n"), symbol("m")
+ENV = ShapeEnv((SymbolBound("n", 1), SymbolBound("m", 1, 64)))
+WIDTHS = (8, 16, 16, 8, 4, 16, 8)  # of the values of a chain
+
+
+def _free(sizes: list[Dim]) -> tuple[Free, ...]:
+    return tuple(Free(n, size, f"s{n}", f"v{n}", n) for n, size in enumerate(sizes))
+
+
+def _one(answer: Any, needed: Dim, sizes: list[Dim]) -> None:
+    free = _free(sizes)
+    enough = [f for f in free if is_enough(needed, f.bytes, ENV)]
+    least = min((ENV.hint(f.bytes) for f in enough), default=None)
+    got = answer(needed, free, ENV)
+    said = f"for {needed} bytes, of {', '.join(map(str, sizes)) or 'none'}"
+    require(got is None or got in free, f"{said}: {got!r} is none of the free storages")
+    if got is None:
+        words = ", ".join(str(f.bytes) for f in enough)
+        require(not enough, f"{said}: none is taken, and {words} is enough in every binding")
+        return
+    proved = got in enough
+    require(proved, f"{said}: {got.bytes} is taken, which is not provably enough")
+    require(
+        ENV.hint(got.bytes) == least,
+        f"{said}: {got.bytes} is taken, and a smaller one is enough",
+    )
+
+
+def _given(answer: Any, seed: int) -> None:
+    cases: tuple[tuple[Dim, list[Dim]], ...] = (
+        (64, [32, 256, 128]),
+        (8 * N, [4 * N, 16 * N, 8 * N]),
+        (8 * N, [16 * N, 12 * N]),
+        (4 * (2 * N), [8 * M, 8 * N]),
+        (4 * N, [4 * M, 1000]),
+        (4 * M, [4 * N, 200, 512, 256]),
+        (4 * N * M, [4 * N, 4 * N * (M + 1)]),
+        (16, [8 * N]),
+        (8, []),
+    )
+    for needed, sizes in cases:
+        _one(answer, needed, sizes)
+
+
+def _random(answer: Any, seed: int) -> None:
+    rng = Random(seed)
+
+    def size() -> Dim:
+        return rng.randint(1, 6) * 4 * rng.choice((1, 1, N, M, N * M, N + 1))
+
+    for _ in range(60):
+        _one(answer, size(), [size() for _ in range(rng.randint(0, 5))])
+
+
+def _chain(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    weights = [rng.standard_normal(pair).astype(np.float32) / 4 for pair in pairwise(WIDTHS)]
+
+    def model(x: Any) -> Any:
+        for w in weights:
+            x = enp.tanh(x @ w)
+        return x
+
+    return load(trace(model)(tensor("float32", "n", WIDTHS[0])))
+
+
+def _pipeline(answer: Any, seed: int) -> None:
+    """As the memory policy: no more than proofs of equality need, and the same answers."""
+    model = _chain(seed)
+    mine = compile(model, options=Options(memory=Memory(policy=answer), registered=False))
+    equal = mine.with_options(memory=Memory(policy="storages"))
+    for n in (1, 7, 32):
+        sizes = {"n": n}
+        got, most = (c.memory(sizes).planned_bytes for c in (mine, equal))
+        require(got <= most, f"n = {n}: {got} bytes are planned, and {most} by equality alone")
+        inputs = random_inputs(model.program, sizes)
+        want, found = equal.run(inputs), mine.run(inputs)
+        same = all(np.array_equal(want[name], found[name]) for name in want)
+        require(same, f"n = {n}: the answers are others")
+
+
+_HEAD = '''\
+def choose(needed, free, env):
+    """The free storage that a value of `needed` bytes takes; None for a fresh one."""
+'''
+
+EXERCISE = Exercise(
+    name="free_storage",
+    chapter="10_dynamic_shapes",
+    title="The storage that surely has room",
+    goal="Values take turns in storages, and their sizes are expressions. Write a memory policy "
+    "`choose(needed, free, env)`: of the `free` storages, each with its `.bytes`, those that have "
+    "room for `needed` bytes *in every binding*, and of these one of the fewest bytes by "
+    "`env.hint`; None where there is none. `env.equal(a, b)` is True where two sizes are proved to "
+    "be equal, and `env.bounds(a)` gives the least value of an expression and the greatest, or "
+    "None. It is asked for every value of a program, and what it gives is checked.",
+    answer="choose",
+    stub=_HEAD + "    raise NotImplementedError\n",
+    solution="from explorer.ir.shapes.dims import simplify\n\n\n"
+    + _HEAD
+    + """\
+    enough = [f for f in free if env.bounds(simplify(f.bytes - needed))[0] >= 0]
+    return min(enough, key=lambda f: env.hint(f.bytes), default=None)
+""",
+    hints=(
+        "A hint is one binding; a proof is about all. `env.hint` may rank, and never allow.",
+        "A storage is large enough where the least value of `storage - needed` is not below 0.",
+        "4*n*(m + 1) - 4*n*m has n twice, and its bounds say nothing: `simplify` of "
+        "`explorer.ir.shapes.dims` multiplies it out first.",
+    ),
+    checks=(
+        Check("nine choices", 1, _given),
+        Check("random sizes", 1, _random),
+        Check("as the memory policy of a program", 1, _pipeline),
+        Check("other sizes", 1, lambda a, s: _random(a, s + 1), True),
+    ),
+    exit_question="A storage that is too small could grow. For which programs is that worse than a "
+    "fresh one?",
+    policy_of="memory",
+)
