@@ -12,6 +12,7 @@ import numpy as np
 from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
 from explorer.compilation.explanation import Explanation
+from explorer.compilation.graph import call_graph
 from explorer.compilation.inputs import Inputs, ModelInputs, checked_sizes
 from explorer.compilation.kernels import CompiledKernel
 from explorer.devices.catalogue import SIMULATED
@@ -43,7 +44,9 @@ from explorer.runtime.control.way_times import Crossing
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.runs.task_times import TaskFact
 
-if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for
+if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for, and networkx
+    from networkx import DiGraph
+
     from explorer.codegen.cuda.block_kernel import BlockKernel
     from explorer.codegen.cuda.build import Chosen
     from explorer.compilation.on_gpu import OnGpu
@@ -304,6 +307,17 @@ class Compilation:
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
         """The brick wall as Rammer planned it for a binding."""
         return self.executable.planned_wall(self._sizes(sizes))
+
+    def graph(self, sizes: Sizes | None = None) -> DiGraph[str]:
+        """What reads what, as a networkx graph of inputs, calls and outputs, with the planned time
+        of each call (`us`, of all units together) and the bytes that it hands on: see `call_graph`.
+        A program that is not planned yet has its calls so far, without times.
+        """
+        bound, us = self._sizes(sizes), dict[str, float]()
+        if self.stage >= Stage.PLANNED:
+            rows = profile_of(self.program, self.planned_wall(bound)).kernels
+            us = {row.name: row.us for row in rows}
+        return call_graph(self.model.program, self.program, bound, us)
 
     def schedules(self, sizes: Sizes | None = None) -> tuple[Schedule, ...]:
         """The schedule of each straight run, in the order in which walls number launches."""
