@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +182,33 @@ def test_whoever_is_beside_a_job_that_dies_is_tried_alone_and_done(
     found = {job.key: row.kind for job, row in _done(pool, jobs, pool.width, lambda: False)}
     assert found == {job.key: FAILED if job.key == deadly else SIMULATED for job in jobs}
     assert not deadly or pool.beside[-1] == (deadly,)
+
+
+SCRIPT = """import explorer
+{guard}
+    rows = explorer.sweep("zoo:tiny_skip", vary={{"target": ["v100", "a100"]}}).rows
+    print([row.reason for row in rows])
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "given", "said"),
+    [
+        ('if __name__ == "__main__":', "file", "['', '']"),
+        ("if explorer:", "file", "line 3 of mine.py begins a sweep where every process"),
+        ('if __name__ == "__main__":', "stdin", "<stdin> is no file: put it into one"),
+    ],
+)
+def test_a_script_that_would_begin_itself_again_is_told_so(
+    guard: str, given: str, said: str, tmp_path: Path
+) -> None:
+    text = SCRIPT.format(guard=guard)
+    (tmp_path / "mine.py").write_text(text)
+    words = [str(tmp_path / "mine.py")] if given == "file" else ["-"]
+    done = subprocess.run(
+        [sys.executable, *words], input=text, capture_output=True, text=True, check=False
+    )
+    assert said in (done.stdout if said.startswith("[") else done.stderr), done.stderr
 
 
 def test_processes_here_measure_one_after_the_other_and_compile_before(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from multiprocessing import get_context
 from typing import Any, Protocol
 
 from explorer.allowance import cores, free_bytes
+from explorer.tuning.sweep.guarded import check_guarded
 
 WORKER_BYTES = 400 << 20  # of a process that compiles a model of the zoo's middle; assumed
 FLYING = 2  # jobs under way for each worker of somebody's executor: one runs, one waits; chosen
@@ -33,11 +34,14 @@ class Workers(Protocol):
 
 
 class Processes:
-    """Processes of this machine, as many as cores and memory allow."""
+    """Processes of this machine, as many as cores and memory allow. Raises BadOption where each of
+    them would begin what begins them.
+    """
 
     local = True
 
     def __init__(self) -> None:
+        check_guarded()
         self.width = max(1, min(cores(), free_bytes() // WORKER_BYTES))
         self._pool = self._made()
 
