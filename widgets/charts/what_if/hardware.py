@@ -17,11 +17,11 @@ ROW = 48  # pixels of a figure: four bars
 
 def chart(found: VariedRows, title: str, theme: str) -> go.Figure:
     """A row a figure: from the time as it is to the time with half of it and with twice of it, of
-    the same program (an outline) and of one compiled anew (filled). All are predictions.
+    the same program (hatched) and of one compiled anew (filled). All are predictions.
     """
     c, figure = colours(theme), go.Figure()
     names = [n for n in found.names if found.effect(n) > LEAST]
-    fills = {TIMES[0]: c["t1"], TIMES[1]: c["t2"]}
+    fills, hatches = dict(zip(TIMES, (c["t1"], c["t2"]))), dict(zip(TIMES, "/."))
     for times in TIMES:
         rows = [r for n in names if (r := found.of(n, times)) is not None]
         word = "half of it" if times < 1 else "twice of it"
@@ -34,7 +34,11 @@ def chart(found: VariedRows, title: str, theme: str) -> go.Figure:
         figure.add_bar(
             **_bars([(r, r.same_us) for r in rows], found),
             name=f"{word}, same program",
-            marker={"color": c["pane"], "line": {"color": c["ink"], "width": 1.2}},
+            marker={
+                "color": c["pane"],
+                "line": {"color": c["ink"], "width": 1},
+                "pattern": {"shape": hatches[times], "fgcolor": c["ink"], "size": 6},
+            },
             offsetgroup=f"{times} same",
         )
     figure.update_xaxes(title="planned time of a run ÷ as the hardware is")
