@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper
 
 from explorer.frontends.load import load
@@ -68,6 +69,22 @@ def test_a_constant_that_would_grow_is_left_to_the_run(tmp_path: Path) -> None:
         tmp_path, nodes, {"x": (4096, 512)}, ["y"], {"c": weights(512), "shape": shape}
     )
     assert kernels(fold_constants(before)) == kernels(before)
+
+
+@pytest.mark.parametrize(
+    ("kept", "shape", "folds"),
+    [
+        (np.float16, (1024, 1024), True),  # 2 MiB become 4
+        (np.int8, (1024, 1024), False),  # 1 MiB become 4: what is quantised stays so
+        (np.float32, (1024, 1024), True),
+    ],
+)
+def test_large_weights_of_16_bits_are_cast_when_compiling(
+    kept: type, shape: tuple[int, int], folds: bool, tmp_path: Path
+) -> None:
+    nodes = [node("Cast", ["c"], ["w"], to=1), node("MatMul", ["x", "w"], ["y"])]
+    before = legalized(tmp_path, nodes, {"x": (2, 1024)}, ["y"], {"c": np.ones(shape, kept)})
+    assert (kernels(fold_constants(before)) == ["matmul"]) is folds
 
 
 def norm(x: str, y: str, n: int, constants: dict[str, np.ndarray]) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -17,6 +18,7 @@ from explorer.passes.pipeline.registry import compiler_pass
 from explorer.passes.simplify.dropped_origins import account
 
 GROWTH_BYTES = 1 << 20  # of a result over what it is made of, at most; chosen
+GROWTH_TIMES = 2  # or so many times that for no more elements: 16 bits are computed with in 32
 FOLDED_BYTES = 64 << 20  # all of them together, over twice the model's own; chosen
 FOLDED_PARTS = 4  # and at most one part in so many of the budget; chosen
 
@@ -65,10 +67,17 @@ def _folded(
 def _can_fold(binding: Binding, constants: dict[str, Constant], room: _Room) -> bool:
     if not all(v.name in constants for v in binding.reads) or not _is_pure(binding.expr):
         return False
-    read = {v.name: constants[v.name].array.nbytes for v in binding.reads}
-    sizes = [_bytes(v.type) for v in binding.vars]
-    most = GROWTH_BYTES + sum(read.values())
-    return all(s is not None and s <= min(most, room.left) for s in sizes)
+    read = {v.name: constants[v.name].array for v in binding.reads}.values()
+    return all(0 <= _bytes(v.type) <= min(_most(v.tensor, read), room.left) for v in binding.vars)
+
+
+def _most(made: Tensor, read: Collection[np.ndarray]) -> int:
+    """The bytes that a result may have: a little more than what it is made of; or, for no more
+    elements than there are, twice as many.
+    """
+    given, elements = sum(a.nbytes for a in read), sum(a.size for a in read)
+    wider = min(GROWTH_TIMES * given, elements * ITEM_BYTES[made.element])
+    return max(given + GROWTH_BYTES, wider)
 
 
 def _is_pure(expr: Expr) -> bool:
@@ -80,12 +89,12 @@ def _is_pure(expr: Expr) -> bool:
     return True
 
 
-def _bytes(type_: object) -> int | None:
-    """The size of a tensor whose shape is static."""
+def _bytes(type_: object) -> int:
+    """The size of a tensor whose shape is static, -1 of any other value."""
     if not isinstance(type_, Tensor) or not type_.is_known:
-        return None
+        return -1
     dims = [d for d in type_.dims if isinstance(d, int)]
-    return prod(dims) * ITEM_BYTES[type_.element] if len(dims) == len(type_.dims) else None
+    return prod(dims) * ITEM_BYTES[type_.element] if len(dims) == len(type_.dims) else -1
 
 
 def _values(
