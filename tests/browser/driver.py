@@ -1,4 +1,6 @@
-"""JupyterLab and Chromium under a test's hands; nothing outside of this machine can be reached."""
+"""JupyterLab, Voila and Chromium under a test's hands; nothing outside of this machine can be
+reached.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -188,6 +190,45 @@ class Lab:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+class Voila:
+    """`ironworks serve` of a model on a free port; `given` follows the model."""
+
+    def __init__(self, model: str, own: Path, given: Sequence[str] = ()) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        command = [
+            *(sys.executable, "-m", "explorer", "serve", model, "--no-browser", f"--port={port}"),
+            *given,
+        ]
+        folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_RUNTIME_DIR": "run"}
+        variables = {name: str(own / folder) for name, folder in folders.items()}
+        self.log = own / "server.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **variables}
+            )
+        self._wait()
+
+    def _wait(self) -> None:
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            assert self.process.poll() is None, f"Voila ended:\n{self.log.read_text()[-3000:]}"
+            try:
+                urllib.request.urlopen(f"{self.url}/voila/static/voila.js", timeout=2).read()
+                return
+            except urllib.error.HTTPError:
+                return  # it answers
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        self.close()
+        raise TimeoutError(f"Voila did not start in {START_SECONDS} s")
+
+    def close(self) -> int:
+        """Its exit code."""
+        self.process.terminate()
+        return self.process.wait(20)
 
 
 _PROMPTS = "[...document.querySelectorAll('.jp-InputPrompt')]"

@@ -2,59 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.driver import Tab, free_port
+from tests.browser.driver import Tab, Voila
 
 pytest.importorskip("voila", reason="VOILA IS NOT INSTALLED: nothing is served")
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MODEL = str(Path(__file__).parents[1] / "data" / "tiny_skip.onnx")
-START_SECONDS, IDLE_SECONDS = 60, 4
+IDLE_SECONDS = 4
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port, own = free_port(), tmp_path_factory.mktemp("served")
-    url = f"http://127.0.0.1:{port}"
-    variables = {"JUPYTER_CONFIG_DIR": str(own / "config"), "JUPYTER_RUNTIME_DIR": str(own / "run")}
-    command = [
-        *(sys.executable, "-m", "explorer", "serve", MODEL, "--no-browser", f"--port={port}"),
+    given = (
         *("--set", "roller.top_k=3", "--", "--Voila.ip=127.0.0.1"),
         f"--MappingKernelManager.cull_idle_timeout={IDLE_SECONDS}",
         "--MappingKernelManager.cull_interval=1",
-    ]
-    log = own / "server.log"
-    with log.open("w") as file:
-        server = subprocess.Popen(
-            command, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **variables}
-        )
+    )
+    voila = Voila(MODEL, tmp_path_factory.mktemp("served"), given)
     try:
-        end = time.monotonic() + START_SECONDS
-        while True:
-            assert server.poll() is None, f"it ended:\n{log.read_text()[-3000:]}"
-            try:
-                urllib.request.urlopen(f"{url}/voila/static/voila.js", timeout=2).read()
-                break
-            except urllib.error.HTTPError:
-                break  # it answers
-            except (urllib.error.URLError, OSError):
-                assert time.monotonic() < end, "it did not begin"
-                time.sleep(0.1)
-        yield url
+        yield voila.url
     finally:
-        server.terminate()
-        assert server.wait(20) == 0
+        assert voila.close() == 0
 
 
 def test_a_visitor_has_the_house_and_no_code(browser: Browser, served: str) -> None:
