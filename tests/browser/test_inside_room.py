@@ -13,8 +13,8 @@ from tests.widgets import made_by_hand as hand
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
-SAYS = """words => document.querySelector(".house .picture svg.pic")?.getAttribute("aria-label")
-    .includes(words)"""
+SAYS = """words => [...document.querySelectorAll(".house .drawn :is(svg.pic,p.words)")]
+    .some(n => (n.getAttribute("aria-label") ?? n.textContent).includes(words))"""
 CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 
 

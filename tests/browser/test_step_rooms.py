@@ -15,8 +15,8 @@ from widgets.page.report import page
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
-SAYS = """words => document.querySelector(".house .picture svg.pic")?.getAttribute("aria-label")
-    .includes(words)"""
+SAYS = """words => [...document.querySelectorAll(".house .drawn :is(svg.pic,p.words)")]
+    .some(n => (n.getAttribute("aria-label") ?? n.textContent).includes(words))"""
 
 
 SAID = """([where, words]) => document.querySelector(where)?.textContent.includes(words)"""

@@ -1,8 +1,9 @@
 // A chart: a plotly figure in the colours of the page. A point that stands for something is clicked, or come to by arrows and entered.
-import { h, put, clamp } from "./dom.js";
+import { h, put, clamp, fit, textWidth } from "./dom.js";
 import { lastOnly } from "./host.js";
 
 const WIDE = 620; // from here on the legend stands at the right
+const ABOVE = { orientation: "h", x: 0, y: 1.02, xanchor: "left", yanchor: "bottom" }, BELOW = { ...ABOVE, y: -0.02, yanchor: "top" };
 const BESIDE = { orientation: "v", x: 1.01, y: 1, xanchor: "left", yanchor: "top" };
 
 /** plotly, which comes when the first chart is shown: once a page, however many houses there are. */
@@ -28,6 +29,22 @@ function coloured(value, style) {
   if (Array.isArray(value)) return value.map(one => coloured(one, style));
   if (value === null || typeof value !== "object") return value;
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, name === "customdata" || name === "meta" ? one : coloured(one, style)]));
+}
+
+/** Words in lines that are no longer than the room, cut between words. */
+function inLines(words, room, font) {
+  const lines = [""];
+  for (const word of words.split(" ")) {
+    const longer = `${lines.at(-1)} ${word}`.trim();
+    if (lines.at(-1) && textWidth(longer, font) > room) lines.push(word); else lines[lines.length - 1] = longer;
+  }
+  return lines.join("<br>");
+}
+
+/** An axis whose title has this much room; in a narrow chart only the tens of a logarithm are written. */
+function fitted(axis, room, font, narrow) {
+  const title = axis.title?.text ? { ...axis.title, text: inLines(axis.title.text, room, font) } : axis.title;
+  return { ...axis, title, ...(narrow && axis.type === "log" && { dtick: 1 }) };
 }
 
 const plain = words => words.replace(/<br>/g, ", ");
@@ -59,18 +76,39 @@ export function chartView(ctx) {
     const style = getComputedStyle(box), data = coloured(shown.figure.data, style);
     for (const trace of data) if (trace.meta?.ops) trace.selectedpoints = lit(trace);
     if (bound && plot.data?.length === data.length) data.forEach((trace, n) => { trace.visible = plot.data[n].visible; }); // what was left out by its name stays so
-    await library.react(plot, data, laid(style), { displaylogo: false, displayModeBar: true, modeBarButtons: [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"], ["png", "svg"].map(save)] });
+    const config = { displaylogo: false, displayModeBar: true, modeBarButtons: [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"], ["png", "svg"].map(save)] };
+    await library.react(plot, data, laid(style), config);
+    const over = beyond(), between = middle(); // what is known of its room only now
+    if (over > 0 || between) await library.react(plot, data, laid(style, Math.ceil(1.5 * over), between), config);
     if (bound) return;
     bound = true;
     plot.on("plotly_click", event => act(event.points[0].curveNumber, event.points[0].pointNumber));
   });
-  function laid(style) {
-    const [width, height] = room(), wide = width >= WIDE, layout = coloured(shown.figure.layout, style), ink = style.getPropertyValue("--ink3").trim();
-    const legend = wide ? BESIDE : { orientation: "h", x: 0, y: 1.02, xanchor: "left", yanchor: "bottom" };
-    return { ...layout, width, height, margin: { l: 12, r: 12, t: 30, b: 12 }, legend: { ...legend, traceorder: "normal", font: { size: 11 } }, font: { ...layout.font, size: 11 }, hovermode: "closest", uirevision: shown.about,
+  /** How far words that stand beside their bars run out of the chart. */
+  const beyond = () => Math.max(0, ...[...plot.querySelectorAll(".textpoint text,.bartext,.annotation-text")].map(node => node.getBoundingClientRect().right - plot.getBoundingClientRect().right));
+  /** The room of a title below a chart that runs out of it: as much on both sides of its middle. */
+  function middle() {
+    const box = plot.getBoundingClientRect(), title = plot.querySelector(".xtitle")?.getBoundingClientRect(), at = title && (title.left + title.right) / 2;
+    return title && (title.left < box.left || title.right > box.right) ? 2 * Math.min(at - box.left, box.right - at) - 8 : 0;
+  }
+  function laid(style, spare = 0, under = 0) {
+    const [width, height] = room(), wide = width >= WIDE;
+    const apart = !wide || shown.figure.layout.xaxis?.side === "top";
+    plot.classList.toggle("apart", apart); // its buttons have a row of their own
+    const layout = coloured(shown.figure.layout, style), ink = style.getPropertyValue("--ink3").trim();
+    const legend = wide ? BESIDE : layout.xaxis?.side === "top" ? BELOW : ABOVE, font = `11px ${layout.font?.family ?? "sans-serif"}`;
+    const axes = Object.fromEntries(Object.keys(layout).filter(name => /^[xy]axis/.test(name)).map(name => [name, fitted(layout[name], name[0] === "y" ? 0.7 * height : under || width, font, !wide)]));
+    const names = wide ? [] : [...new Set(shown.figure.data.flatMap(t => t.y ?? []).filter(one => typeof one === "string"))];
+    if (names.length) Object.assign(axes.yaxis, { tickvals: names, ticktext: names.map(name => fit(name, 0.36 * width, font)) });
+    return { ...layout, ...axes, width, height: apart ? height - 26 : height, margin: { l: 12, r: 12 + spare, t: 30, b: 12 }, legend: { ...legend, traceorder: "normal", font: { size: 11 } }, font: { ...layout.font, size: 11 }, hovermode: "closest", uirevision: shown.about,
       modebar: { bgcolor: "transparent", color: ink, activecolor: style.getPropertyValue("--ink").trim() } };
   }
-  const room = () => [Math.max(280, size[0] || box.clientWidth), Math.max(shown.figure.layout.meta?.least ?? (shown.figure.layout.yaxis2 ? 320 : 200), (size[1] || 400) - words.offsetHeight)];
+  /** How low it may be; a legend above it, where it is narrow, takes no room from it. */
+  function least() {
+    const { data, layout } = shown.figure, entries = size[0] >= WIDE ? 0 : 3 + data.filter(t => t.name && t.showlegend !== false).length;
+    return (layout.meta?.least ?? (layout.yaxis2 ? 320 : 200)) + 19 * entries;
+  }
+  const room = () => [Math.max(280, size[0] || box.clientWidth), Math.max(least(), (size[1] || 400) - words.offsetHeight)];
   /** The points of a trace that are about the selected operator. */
   const lit = trace => { const name = ctx.names()[ctx.op()]; return trace.meta.ops.flatMap((ops, n) => ops.includes(name) ? [n] : []); };
   function light() {

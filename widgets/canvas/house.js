@@ -185,8 +185,9 @@ export function mount(el, host) {
   // The main picture follows the stage
   async function picture_() {
     const mine = pictures(), shown = mine.find(p => p.name === state.room) ?? mine[0], number = ++reads.picture, own = shown.live === "wall";
+    const walled = wall.said ? `planned is outlined, ${wall.said} filled` : !wall.bricks() ? "" : runs() ? "planned; not measured yet" : "a prediction";
     const views = [["both", "Both"], ...wall.kinds.map(kind => [kind, kind[0].toUpperCase() + kind.slice(1)])];
-    put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt" }, wall.said ? `planned is outlined, ${wall.said} filled` : !wall.bricks() ? "" : runs() ? "planned; not measured yet" : "a prediction") : h("span", { class: "s cut opt", title: shown.words }, shown.words),
+    put(heads.w, h("h2", { title: shown.words }, shown.title), own ? h("span", { class: "s cut opt", title: walled }, walled) : h("span", { class: "s cut opt", title: shown.words }, shown.words),
       h("span", { class: "sp" }), own ? h("span", { class: "selinfo" }) : null, mine.length > 1 ? tabs(tabsOf(mine, shown), shown.name, enter, "Picture") : h("span", { class: "sp" }), own && !state.table && views.length > 2 ? tabs(views, state.wall, view => { state.wall = view; remember(); picture_(); }, "Wall") : null,
       own && runs() && !wall.measured && wall.bricks() ? h("button", { class: "btn", type: "button", title: "Run what is planned here, and time it (M)", onclick: remeasure }, "Measure") : null,
       rooms.saving(shown.name, state.table, own && !state.table ? wall.canvas : null),
@@ -286,7 +287,7 @@ export function mount(el, host) {
   function top() {
     const { name, parts } = host.get("bar"), live_ = host.alive;
     tableButton = tool("table", "Table", "Show every picture as a table (T)", flip, { "aria-pressed": String(state.table) });
-    put(bar, h("span", { class: "name" }, name), h("span", { class: "dim" }, parts.map(part => h("span", {}, part))), h("span", { class: "sp" }),
+    put(bar, h("span", { class: "name" }, name), h("span", { class: "dim" }, parts.map(part => h("span", { title: part }, part))), h("span", { class: "sp" }),
       h("div", { class: "tools", role: "toolbar", "aria-label": "Session" },
         tool("undo", "Undo", host.get("undo")?.[0] || "Nothing to undo", () => command("undo"), { disabled: !live_ || !host.get("undo")?.[0] }),
         tool("redo", "Redo", host.get("undo")?.[1] || "Nothing to redo", () => command("redo"), { disabled: !live_ || !host.get("undo")?.[1] }), h("i"),

@@ -30,7 +30,7 @@ export function matchesView(ctx) {
     const number = ++asked, [which, name, about] = list[now], [, where, line, words, source] = rules[which];
     count.textContent = `${told ? "match" : "part"} ${now + 1} of ${list.length}`;
     title.textContent = told ? "" : "told by what is different: this step's rule tells of no match";
-    chooser.selectedIndex = now;
+    chooser.selectedIndex = now; chooser.title = chooser.selectedOptions[0]?.text ?? "";
     place.textContent = where || "its source is not here";
     says.textContent = words;
     rule.show(source.split("\n").map((text, i) => ({ mark: " ", number: line + i, text, family: "", ops: [] })), "numba");

@@ -69,9 +69,12 @@ export function roomsView(ctx, picture) {
     }
     if (number !== asked) return false;
     shown = { room, table };
+    picture.dataset.room = room;
     steps = null;
     controls(data.controls, ctx.op());
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
+    const words = table ? [] : drawn.querySelectorAll("svg.pic text");
+    if (words.length === 1 && !drawn.querySelector("svg.pic :is(rect,path,circle)")) put(drawn, h("p", { class: "words" }, words[0].textContent)); // a sentence alone has lines
     below.innerHTML = more ? more.data.svg : "";
     const over = !table && data.figure ? chart : null, under = more?.data.figure ? lower : null, focused = [chart, lower].find(c => c.box.contains(c.box.getRootNode().activeElement));
     if (!table) steps = stepperBar(drawn);
@@ -125,8 +128,8 @@ export function roomsView(ctx, picture) {
     const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
     const room = shown.room, beside = ctx.enter && all[room].every ? ctx.pictures.filter(p => p.every === all[room].every) : [];
     put(bar, beside.length > 1 ? tabs(beside.map(p => [p.name, p.title, p.words]), room, ctx.enter, all[room].every) : null, !known.length ? null : h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
-      tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
-      more.map(([name, title, options, at, texts = options]) => h("label", {}, h("span", {}, title), h("select", { "aria-label": title, disabled: !live && name !== "step", onchange: e => move(name, options[e.target.selectedIndex]) }, options.map((o, i) => h("option", { selected: i === at }, String(texts[i]) || "as chosen"))))),
+      tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", title: tiles[rank - first] ?? null, disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
+      more.map(([name, title, options, at, texts = options]) => h("label", {}, h("span", {}, title), h("select", { "aria-label": title, title: String(texts[at]) || null, disabled: !live && name !== "step", onchange: e => move(name, options[e.target.selectedIndex]) }, options.map((o, i) => h("option", { selected: i === at }, String(texts[i]) || "as chosen"))))),
       [action, ...actions].filter(a => a.length && live).map(a => h("button", { class: "btn", type: "button", "data-action": a[0], title: a[3] ?? null, onclick: () => act(a) }, running?.name === a[0] ? running.said : a[1])),
       note ? h("span", { class: "note" }, note) : null);
   }
@@ -155,7 +158,7 @@ export function roomsView(ctx, picture) {
   }
   function tableOf({ columns, rows: cells, ops, numeric, caption }) {
     return h("table", { class: "tbl", "aria-label": caption }, h("tr", {}, columns.map((c, i) => h("th", { class: numeric[i] ? "r" : null }, c))),
-      cells.slice(0, 2000).map((row, r) => h("tr", { class: ops[r]?.includes(ctx.op()) ? "on" : null, onclick: () => ops[r]?.length && ctx.pick(ops[r]) }, row.map((cell, i) => h("td", { class: numeric[i] ? "r" : null }, String(cell))))),
+      cells.slice(0, 2000).map((row, r) => h("tr", { class: ops[r]?.includes(ctx.op()) ? "on" : ops[r]?.length ? "pick" : null, onclick: () => ops[r]?.length && ctx.pick(ops[r]) }, row.map((cell, i) => h("td", { class: numeric[i] ? "r" : null }, String(cell))))),
       cells.length > 2000 ? h("tr", {}, h("td", { colspan: columns.length }, `… and ${cells.length - 2000} more`)) : null);
   }
   /** The picture larger or smaller; it then scrolls. */

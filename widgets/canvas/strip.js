@@ -9,7 +9,7 @@ export function drawStages(strip, cells, now, pick) {
     const why = !cell.ran ? "not run" : cell.kept ? "from memory: nothing before it changed" : "run by the last change";
     return h("button", {
       class: `stage ${kind}${same ? " same" : ""}`, type: "button", "aria-current": cell.stage === now ? "step" : null, "data-stage": cell.stage, tabindex: cell.stage === now ? 0 : -1,
-      title: `${cell.promise}\n${why}${cell.decided && !cell.changes ? "\nno line of the program changed: what was decided is in its pictures" : ""}`, onclick: () => pick(cell.stage),
+      title: `${cell.promise}\n${cell.ran && cell.steps.length ? `${cell.seconds.toFixed(3)} s, ` : ""}${why}${cell.decided && !cell.changes ? "\nno line of the program changed: what was decided is in its pictures" : ""}`, onclick: () => pick(cell.stage),
     }, h("span", { class: "n" }, cell.stage), badge(cell.checked), time(cell),
       h("span", { class: "c" }, !cell.ran ? "" : cell.changes ? plural(cell.changes, "change") : cell.decided ? "decided" : "no change"),
       h("span", { class: "t", style: `width:max(2px,${cell.seconds / longest * 100}%)` }));

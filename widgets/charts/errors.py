@@ -43,7 +43,7 @@ def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
         _points(figure, mine, family, False, rows.kind, c)
         _points(figure, mine, family, True, rows.kind, c)
     figure.update_layout(yaxis2={"anchor": "x"})
-    styled(figure, theme, title, 560)
+    styled(figure, theme, title, 560, meta={"least": 400})  # six ticks below have room
     figure.update_xaxes(title_text="time of a brick (µs), planned", type="log", anchor="y2")
     above = {"title": {"text": f"a brick (µs), {rows.kind}"}, "type": "log"}
     below = {"title": {"text": f"{rows.kind} ÷ planned (×)"}, "type": "log"}

@@ -11,6 +11,8 @@ from widgets.draw.plots import colours, styled
 from widgets.roller.roofline import Point, Roof, RooflineRows, point_words
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond")  # by level, nearest first
+DECADE, MOST = 55, 600  # pixels: of a decade of speed, of a chart
+CLOSE = 0.3  # decades: roofs that lie nearer share one name
 WORDS = "%{customdata}<extra></extra>"
 
 
@@ -32,7 +34,17 @@ def chart(rows: RooflineRows, title: str, theme: str) -> go.Figure:
     )
     timed = "" if rows.errors else ", predicted"
     figure.update_yaxes(title=f"speed (GFLOP/s){timed}", type="log")
-    return styled(figure, theme, title, 460)
+    return styled(figure, theme, title, 460, meta={"least": _least(rows)})
+
+
+def _least(rows: RooflineRows) -> int:
+    """How high the chart is at least, for the names of roofs to stand below each other."""
+    speeds = [s for p in rows.points for s in (p.modelled, p.measured) if s > 0]
+    speeds += [peak for _, peak in rows.peaks if peak > 0]
+    low = _ends(rows, max(dict(rows.peaks), default=1))[0]
+    speeds += [r.gb_per_s * low for r in rows.roofs if r.gb_per_s > 0]
+    decades = log10(max(speeds, default=1.0)) - log10(min(speeds, default=1.0))
+    return min(MOST, 120 + round(DECADE * decades))
 
 
 def _ends(rows: RooflineRows, most: int) -> tuple[float, float]:
@@ -49,6 +61,7 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
     most = max(peaks, default=1)
     low, high = _ends(rows, most)
     named: set[int] = set()
+    ends: list[tuple[Roof, float]] = []
     for r in rows.roofs:
         peak = peaks[r.units]
         if r.gb_per_s <= 0 or peak <= 0:
@@ -75,15 +88,23 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
         )
         named.add(r.units)
         if whole:
-            _name(figure, r, at[0], min(peak, r.gb_per_s * at[0]), c)
+            ends.append((r, log10(min(peak, r.gb_per_s * low))))
+    ends.sort(key=lambda end: -end[1])
+    for n, (_, y) in enumerate(ends):
+        first = next((m for m in range(n, 0, -1) if ends[m - 1][1] - ends[m][1] >= CLOSE), 0)
+        if n + 1 == len(ends) or y - ends[n + 1][1] >= CLOSE:
+            _name(figure, [r for r, _ in ends[first : n + 1]], log10(low), y, c)
 
 
-def _name(figure: go.Figure, r: Roof, x: float, y: float, c: dict[str, str]) -> None:
-    """What a roof is called, below its left end; the ground of the name covers other roofs."""
+def _name(figure: go.Figure, roofs: Sequence[Roof], x: float, y: float, c: dict[str, str]) -> None:
+    """What roofs are called, from above, below the left end of the last of them; the ground of the
+    names covers other roofs.
+    """
     figure.add_annotation(
-        text=f"{r.level} {r.gb_per_s:,.4g} GB/s",
-        x=log10(x),
-        y=log10(y),
+        text="<br>".join(f"{r.level} {r.gb_per_s:,.4g} GB/s" for r in roofs),
+        x=x,
+        y=y,
+        align="left",
         xanchor="left",
         yanchor="top",
         showarrow=False,

@@ -42,7 +42,7 @@ def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
     figure.update_layout(barmode="group", bargap=0.3, yaxis2={"anchor": "x"})
     styled(figure, theme, title, 520)
     figure.update_xaxes(
-        title="state (in order; the axis that was enlarged, and the memory level)",
+        title={"text": "state (in order; the axis that was enlarged, and the memory level)"},
         tickvals=list(at.values()),
         **_names(steps),
         anchor="y2",

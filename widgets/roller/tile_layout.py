@@ -15,7 +15,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
 from explorer.ir.stage import Stage
 from explorer.ir.types import ITEM_BYTES
-from widgets.draw.svg import Svg, fit, label, path, rect
+from widgets.draw.svg import Svg, fit, label, path, rect, text_width
 from widgets.draw.table import Table, count_text, size_text, time_text
 from widgets.draw.theme import TERM_INKS
 from widgets.model.knobs import tile_label
@@ -291,13 +291,15 @@ def _weighed(k: TileRows) -> list[str]:
         marks.append(label(410, y + 10, fit(tile_label(c), 104, mono=True), "mono q"))
         marks.append(label(520, y + 10, fit("✕ " + c.refused, 148)))
         y += 20
-    x = 410.0
+    x, line = 410.0, 322
     for name in terms[:4]:
+        if x + 15 + text_width(name) > 668:
+            x, line = 410.0, line + 16
         marks += [
-            rect(x, 322, 11, 9, f"var(--{inks[name]})", 'stroke="var(--t2)"'),
-            label(x + 15, 330, name),
+            rect(x, line, 11, 9, f"var(--{inks[name]})", 'stroke="var(--t2)"'),
+            label(x + 15, line + 8, name),
         ]
-        x += 74
+        x += 15 + text_width(name) + 14
     return marks
 
 
