@@ -25,6 +25,7 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 OWN_CACHE = pytest.StashKey[str]()
 LONGEST = (  # files that take a worker longest begin first, so that none is left to one at the end
     "widgets/test_notebooks.py",
+    "browser/test_every_room.py",
     "browser/test_axe.py",
     "conformance/test_zoo_models.py",
     "browser/test_tour_in_lab.py",

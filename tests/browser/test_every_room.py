@@ -1,0 +1,273 @@
+"""Every room of the house, in JupyterLab and served by Voila: it is drawn, what is selected in it
+by pointer and by key is what every pane is about, and nothing that is written is cut or
+under other words, at every width, at 400 % and in both themes.
+
+The rooms are those of `gallery.PICTURES`: one that is added is looked at here. What a canvas draws
+(the wall, a graph's lines) is points, so of its words geometry sees nothing: the pictures that are
+left in `build/rooms`, HOST-ROOM-WIDTH-THEME.png, are for that.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
+
+from playwright.sync_api import Browser, CDPSession
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
+from explorer.ir.stage import Stage
+from tests.browser.driver import Lab, Tab, Voila
+from widgets.draw import theme
+from widgets.model.picture import Picture
+from widgets.rooms import gallery
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+HERE = Path(__file__).parent
+KEPT = HERE.parents[1] / "build" / "rooms"
+CLIPPED = (HERE / "clipped.js").read_text("utf-8").split("\n", 1)[1]
+SEEN = (HERE / "room_seen.js").read_text("utf-8")
+
+HOSTS = ("JupyterLab", "Voila")
+SERVED = "zoo:tiny_bert"
+WALLS = tuple(p.name for p in gallery.PICTURES if p.live == "wall")  # which a canvas draws
+ROOMS = tuple(p for p in gallery.PICTURES if p.name in gallery.choices())
+SCHEMES = {"light": theme.LIGHT, "dark": theme.DARK}
+# Width, height and points of the screen to one of the page; the last is 1280 at 400 %.
+WINDOWS = {1600: (1100, 1), 1280: (1000, 1), 900: (1000, 1), 320: (256, 4)}
+# What has only words, before a button is pressed, or for want of a GPU or of a loop.
+WORDS_ALONE = {
+    "JupyterLab": {"inside", "banks"},
+    "Voila": {"inside", "banks", "iterations", "crossing"},
+}
+PRESSES = 12  # of J, to an operator of another kernel that has what the room shows
+STAGES = "[...document.querySelectorAll('.stage')].map(n => n.dataset.stage)"
+TABS = "[...document.querySelectorAll('.pw .ph [data-tab]')].map(n => n.dataset.tab)"
+
+
+@dataclass
+class Opened:
+    """A house in a host, whose window is made wider and narrower."""
+
+    host: str
+    tab: Tab
+    devtools: CDPSession
+    scheme: str = "light"
+    place: tuple[str, str] = ("", "")
+
+    @property
+    def ask(self) -> Callable[..., Any]:
+        return self.tab.page.evaluate
+
+    def wait(self, condition: str, ms: int = 5000) -> None:
+        self.tab.page.wait_for_function(condition, timeout=ms)
+
+    def happens(self, condition: str, ms: int) -> bool:
+        try:
+            self.wait(condition, ms)
+        except PlaywrightTimeout:
+            return False
+        return True
+
+    def window(self, width: int, height: int = 0) -> None:
+        high, scale = WINDOWS[width]
+        size = {"width": width, "height": height or high, "deviceScaleFactor": scale}
+        self.devtools.send("Emulation.setDeviceMetricsOverride", {**size, "mobile": False})
+
+    def still(self, at: str) -> None:
+        """The room is drawn, to its end."""
+        still = f"seen.still('{self.place[0]}', {json.dumps(self.place[0] in WALLS)})"
+        assert self.happens(still, 10_000), f"{at}: {self.ask('seen.drawn()')}"
+
+    def paint(self, scheme: str) -> None:
+        if scheme != self.scheme:
+            self.ask("document.querySelector('[aria-label=\"Light or dark\"]').click()")
+            self.scheme = scheme
+
+    def enter(self, room: Picture, stage: str) -> None:
+        """Go to a room as a reader does, by its tabs."""
+        if self.place == (room.name, stage):
+            return
+        page = self.tab.page
+        page.locator(f".strip [data-stage={stage}]").click()
+        tabs = page.locator('.pw .ph [aria-label="Picture"]')
+        if room.every:
+            tabs.locator("[role=tab]", has_text=room.every).last.click()
+            page.locator(f'.pw .rbar [data-tab="{room.name}"]').click()
+        else:
+            tabs.locator(f'[data-tab="{room.name}"]').click()
+        self.place = (room.name, stage)
+
+    def clicked(self, where: str, done: str, pointed: str = "true") -> bool:
+        """Whether a click where the page says did this; before it, what is pointed at is known."""
+        place = self.ask(where)
+        if place is None:
+            return False
+        self.tab.page.mouse.move(*place)
+        if not self.happens(pointed, 1500):
+            return False
+        self.tab.page.mouse.click(*place)
+        return self.happens(done, 1500)
+
+    def kept(self, room: Picture, width: int) -> None:
+        """A picture of the house, or at 400 % of the room, is left."""
+        self.window(width, 1400)
+        self.still("a higher window")
+        box = self.ask(
+            "at => { const node = document.querySelector(at); node.scrollIntoView();"
+            " const { x, y, width, height } = node.getBoundingClientRect();"
+            " return { x: x + scrollX, y: y + scrollY, width, height }; }",
+            ".pw" if width == 320 else ".house",
+        )
+        told = {"format": "png", "captureBeyondViewport": True, "clip": {**box, "scale": 1}}
+        image = self.devtools.send("Page.captureScreenshot", told)["data"]
+        KEPT.mkdir(parents=True, exist_ok=True)
+        path = KEPT / f"{self.host}-{room.name}-{width}-{self.scheme}.png"
+        path.write_bytes(base64.b64decode(image))
+
+
+def notebook(folder: Path) -> None:
+    cell: dict[str, Any] = {
+        "cell_type": "code", "execution_count": None, "id": "house", "metadata": {}, "outputs": [],
+        "source": "import trained_loop\ntrained_loop.house()",
+    }  # fmt: skip
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    found = {"cells": [cell], "metadata": {"kernelspec": kernel}, "nbformat": 4}
+    (folder / "house.ipynb").write_text(json.dumps({**found, "nbformat_minor": 5}))
+    shutil.copy(HERE / "trained_loop.py", folder)
+
+
+@pytest.fixture(scope="module", params=HOSTS)
+def opened(
+    request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Opened]:
+    own, host = tmp_path_factory.mktemp(request.param), request.param
+    tab = Tab(browser, 1600, 1100)
+    server: Lab | Voila
+    if host == "JupyterLab":
+        notebook(own)
+        server = Lab(own, own / "jupyter")
+    else:
+        pytest.importorskip("voila", reason="VOILA IS NOT INSTALLED: nothing is served")
+        server = Voila(SERVED, own)
+    try:
+        if isinstance(server, Lab):
+            server.open(tab.page, "house.ipynb")
+            tab.page.keyboard.press("Control+b")  # the file list gives its room to the notebook
+            server.run_all(tab.page, ".house .stage")
+        else:
+            tab.page.goto(server.url)
+            tab.page.wait_for_selector(".house .stage", timeout=120_000)
+        found = Opened(host, tab, tab.page.context.new_cdp_session(tab.page))
+        found.wait("!document.querySelector('.house[aria-busy]')", 120_000)
+        found.ask(SEEN)
+        yield found
+        assert tab.outside == [] and tab.faults == []
+    finally:
+        tab.close()
+        server.close()
+
+
+def linked(opened: Opened, at: str) -> None:
+    """Every pane is about what was selected."""
+    agree = opened.happens("seen.apart().length === 0", 5000)
+    assert agree, f"{at}: {opened.ask('seen.apart()')}"
+
+
+def selected_by_pointer(opened: Opened, room: Picture, at: str) -> str:
+    """What was clicked: a brick, a mark, a point, a line or a row of the room; of a room that has
+    nothing to click, what is beside it.
+    """
+    table = opened.tab.page.locator(".bar [aria-label=Table]")
+    another = f"seen.op() !== {opened.ask('seen.op()')} && seen.op() >= 0"
+    tile = f"seen.controls() !== {json.dumps(opened.ask('seen.controls()'))}"
+    line = f"{another} || document.querySelector('.picture .ln.at') !== null"
+    tries = {"mark": another, "point": another, "tile": tile, "line": line}
+    if room.live == "wall":
+        tries = {"brick": another}
+    for kind, done in {**tries, "row": another, "beside": another}.items():
+        if kind == "row":
+            table.click()
+            opened.still(at)
+        over = "document.querySelector('.picture .hovertext') !== null"
+        clicked = opened.clicked(
+            f"seen.{kind}()", done, over if kind in ("point", "tile") else "true"
+        )
+        if kind == "row":
+            table.click()
+            opened.still(at)
+        if clicked:
+            linked(opened, f"{at}: {kind}")
+            return kind
+    raise AssertionError(f"{at}: nothing can be selected")
+
+
+def selected_by_key(opened: Opened, room: Picture, at: str) -> None:
+    """J goes to the next operator, and the room with it where it is about one."""
+    opened.ask("document.querySelector('.house').focus()")
+    said = json.dumps(opened.ask("seen.said()"))
+    for _ in range(PRESSES):
+        before = opened.ask("seen.op()")
+        opened.tab.page.keyboard.press("j")
+        opened.wait(f"seen.op() !== {before}")
+        linked(opened, f"{at}: J")
+        if not room.about or opened.happens(f"seen.follows({said})", 600):
+            return
+    raise AssertionError(f"{at}: the room does not follow the selection")
+
+
+@pytest.mark.parametrize(
+    "full", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["", "all"]
+)
+@pytest.mark.parametrize("room", ROOMS, ids=[p.name for p in ROOMS])
+def test_a_room_is_drawn_linked_and_legible(opened: Opened, room: Picture, full: bool) -> None:
+    stages = opened.ask(STAGES)
+    number, host = ROOMS.index(room), HOSTS.index(opened.host)
+    own = [room.stage.name] if room.stage is not None else [s for s in stages]
+    if own == ["DIFFERENTIATED"] and own[0] not in stages:
+        pytest.skip("this model has no gradient")
+    # Between them the hosts have each room at every width and in both themes.
+    schemes = tuple(SCHEMES) if full else tuple(SCHEMES)[(number // 4 + host) % 2 :][:1]
+    widths = tuple(WINDOWS) if full else tuple(WINDOWS)[(number + host) % 2 :: 2]
+    chosen = widths[number // 2 % len(widths)]
+    problems: list[str] = []
+    for stage, scheme in product(own if full else own[number % len(own) :][:1], schemes):
+        opened.paint(scheme)
+        tokens = json.dumps([c for c in SCHEMES[scheme].values() if c.startswith("#")])
+        for width in widths:
+            at = f"{opened.host}, {stage}, {room.title}, {width} wide, {scheme}"
+            opened.window(width)
+            opened.enter(room, stage)
+            opened.still(at)
+            kind, _ = opened.ask("seen.drawn()")
+            alone = kind == "sentence"  # of steps there may be nothing to tell at any stage
+            assert room.every or alone == (room.name in WORDS_ALONE[opened.host]), f"{at}: {kind}"
+            problems += [f"{at}: {found}" for found in opened.ask(CLIPPED)]
+            problems += [f"{at}: {c} is no token" for c in opened.ask(f"seen.strange({tokens})")]
+            if full or width == chosen:
+                print(room.name, selected_by_pointer(opened, room, at))
+                selected_by_key(opened, room, at)
+                opened.still(at)
+                problems += [f"{at}, selected: {found}" for found in opened.ask(CLIPPED)]
+                if full or number % len(HOSTS) == host:
+                    opened.kept(room, width)
+    assert not problems, "\n".join(problems)
+
+
+def test_the_list_of_rooms_is_that_of_the_house(opened: Opened) -> None:
+    """Each stage has the tabs of its pictures."""
+    for stage in opened.ask(STAGES):
+        opened.tab.page.locator(f".strip [data-stage={stage}]").click()
+        tabs = opened.ask(TABS)
+        assert {p.name for p in gallery.of_stage(Stage[stage])} <= {*tabs}
+    opened.place = ("", "")
