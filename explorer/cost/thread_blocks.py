@@ -5,7 +5,8 @@ A block takes the longest of four: what it needs on a multiprocessor of its own,
 memory that nothing hides (`alone_us`); its part of the multiprocessor's arithmetic, which resident
 blocks share evenly; its part of the bandwidth of the chip, which all blocks under way share evenly;
 and its turn to begin, for a multiprocessor begins one at a time (`dispatch_us`). Large tiles meet
-Roller's micro performance model there (section 3.3); small ones wait.
+Roller's micro performance model there (section 3.3); small ones wait. Cycles in which warps wait
+for banks of shared memory are added to the arithmetic, which they hold up.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class ThreadBlocks:
     `block` is what is printed of it; None where nothing is.
 
     `alone_us`: one block with nothing beside it; `compute_us`: its arithmetic at all that a
-    multiprocessor reaches; `memory_us`: its bytes at all bandwidth of the chip.
+    multiprocessor reaches, and conflicts of banks; `memory_us`: its bytes at all bandwidth of the
+    chip.
     """
 
     label: str
@@ -98,6 +100,7 @@ def thread_blocks(
     loading = demand.threads * device.thread_loads * LOAD_BYTES  # bytes under way
     load_us = moved[0] / max(1, loading) * wait_us
     waiting_us = max(demand.steps * wait_us, load_us) + demand.phases * device.phase_ns / 1e3
+    conflicts_us = demand.conflicts / (device.clock_ghz * 1e3)
     compute_us = demand.operations / (device.reached_gflops_per_unit * 1e3)
     chip = (device.all_gb_per_s(near), device.all_gb_per_s(far))
     memory_us = max(moved[0] / (chip[0] * 1e3), moved[1] / (chip[1] * 1e3))
@@ -107,8 +110,8 @@ def thread_blocks(
         label, demand.grid, demand.threads,
         _warps(device, demand.threads) * device.lanes * each,
         demand.shared_bytes,
-        device.task_ns / 1e3 + waiting_us + computing_us,
-        compute_us, memory_us, block, device.task_ns / 1e3,
+        device.task_ns / 1e3 + waiting_us + computing_us + conflicts_us,
+        compute_us + conflicts_us, memory_us, block, device.task_ns / 1e3,
     )  # fmt: skip
 
 

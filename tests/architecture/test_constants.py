@@ -28,6 +28,7 @@ GIVEN = {  # neither chosen nor measured, and what they are
     "roller/construct/gpu_rules.py SHARED, REGISTERS": "numbers of levels",
     "roller/construct/gpu_rules.py WORD_BYTES": "of a register",
     "roller/enumerated.py WHOLE": "a mark",
+    "tile/gpu/banks/requests.py WARP, BANKS, WORD_BYTES": "of every GPU that CUDA knows",
     "tile/verify.py WORD_BYTES": "of a register",
     "welder/groups/halo.py FLOPS": "of a multiply-add",
     "welder/tiles/levels.py REGISTER_BYTES": "of a register",

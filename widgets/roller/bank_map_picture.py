@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from explorer.codegen.cuda.banks.requests import BANKS, WARP
 from explorer.ir.stage import Stage
+from explorer.tile.gpu.banks.requests import BANKS, WARP
 from widgets.draw.svg import Svg, label, path, rect, stepped, text_width, wrapped
 from widgets.draw.table import Cell, Table, count_text
 from widgets.model.picture import Picture

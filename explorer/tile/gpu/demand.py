@@ -13,6 +13,7 @@ from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, fe
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import At, For, Map, Reduce, Scan, Statement
 from explorer.ir.tile_programs.traversal import affines, dealt, threads_of
+from explorer.tile.gpu.banks.asked import asked_of
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.verify import shared_bytes
 
@@ -23,7 +24,8 @@ class Demand:
     them has in registers, the operations of its warps, idle lanes included; and of the statement
     with the most of these the threads that are at work, the `results` that each has under way at
     once, and the `steps` between which all wait for what is loaded. `phases`: what its threads do
-    one after the other, each for what the last one has made.
+    one after the other, each for what the last one has made. `conflicts`: cycles that its warps
+    wait for banks of shared memory which others of their lanes have, too.
     """
 
     grid: int
@@ -35,6 +37,7 @@ class Demand:
     results: int
     steps: int
     phases: int = 0
+    conflicts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def demand_of(p: TileProgram, device: Device) -> Demand:
         most.results,
         most.times,
         _phases(p.body, 1),
+        sum(a.cycles - a.least for asked in asked_of(p).values() for a in asked),
     )
 
 

@@ -77,10 +77,12 @@ def threads_in(block: Block, device: Device) -> int:
     return min(max(block.threads, device.lanes), device.block_threads)
 
 
-def one_by_one(s: Map | Reduce | Scan, threads: int) -> Statement:
-    """A statement whose points are dealt out one by one, the last axis to neighbours first."""
+def one_by_one(s: Map | Reduce | Scan, threads: int, along: int = 0) -> Statement:
+    """A statement whose points are dealt out one by one, the last axis to neighbours first: at most
+    `along` threads go along it, 0: as many as there are.
+    """
     kept = tuple(x for x in s.spans if x.size == 1)
-    return _dealt(replace(s, spans=kept), [x for x in s.spans if x.size != 1], threads)
+    return _dealt(replace(s, spans=kept), [x for x in s.spans if x.size != 1], threads, along)
 
 
 def placed(s: Statement, threads: int) -> Statement:
@@ -106,22 +108,30 @@ def placed(s: Statement, threads: int) -> Statement:
     return _dealt(body, [*mine, *(x for x in inner.spans if x.size != 1)], threads)
 
 
-def _dealt(body: Statement, spans: Sequence[Span], threads: int) -> Statement:
-    """Loops over these, dealt out: as many threads as there are go to the last one first, to the
-    others no more than they need for as many rounds.
-    """
-    loops: list[tuple[Span, int]] = []
-    left = max(1, threads)
-    for span in reversed(spans):
-        count = min(left, int(span.size)) if isinstance(span.size, int) else left
-        if loops and isinstance(span.size, int) and count:
-            rounds = -(-span.size // count)
-            count = -(-span.size // rounds)
-        left //= count
-        loops.append((span, count))
-    for span, count in loops:
+def _dealt(body: Statement, spans: Sequence[Span], threads: int, along: int = 0) -> Statement:
+    """Loops over these, dealt out."""
+    counts = shares([int(x.size) for x in spans], threads, along)
+    for span, count in zip(reversed(spans), reversed(counts), strict=True):
         body = For(span, (body,), Threads(count))
-    return body if loops else For(ONE, (body,), Threads(1))
+    return body if spans else For(ONE, (body,), Threads(1))
+
+
+def shares(sizes: Sequence[int], threads: int, along: int = 0) -> tuple[int, ...]:
+    """The threads that loops of so many points are dealt out to: as many as there are, or `along`,
+    go to the last one first, to the others no more than they need for as many rounds.
+    """
+    counts: list[int] = []
+    left = max(1, threads)
+    for size in reversed(sizes):
+        count = min(left, size)
+        if counts and count:
+            rounds = -(-size // count)
+            count = -(-size // rounds)
+        elif along:
+            count = min(count, along)
+        left //= count
+        counts.append(count)
+    return tuple(reversed(counts))
 
 
 def _follows(s: Reduce, m: Statement, body: Iterable[Statement]) -> Map | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from explorer.ir.kernel import Const, IndexValue
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.traversal import affines
 
@@ -50,11 +51,11 @@ def _operand(expr: TileExpr, load: Fetch) -> Iterator[Operand]:
     if load.buffer.kind not in ("input", "constant") or not affine:
         return
     axes = frozenset(name for a in affines(expr) for name in a.variables)
-    dense = next((a for a in sorted(axes) if _step(load, a) == 1), "")
+    dense = next((a for a in sorted(axes) if step_along(load, a) == 1), "")
     yield Operand(expr, load, axes, dense)
 
 
-def _step(load: Fetch, axis: str) -> object:
+def step_along(load: Fetch, axis: str) -> Dim:
     """How far the next element lies along an axis."""
     total = load.offset.factor(axis)
     for index, stride, _ in load.dynamic:

@@ -12,6 +12,7 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.tile_programs.program import TileProgram
+from explorer.tile.gpu.banks.transform import pad_banks
 from explorer.tile.gpu.block import lower_block
 from explorer.tile.gpu.distribute import over_threads
 from explorer.tile.gpu.interleave import interleaved
@@ -30,6 +31,7 @@ REWRITES: tuple[tuple[str, Rewrite], ...] = (
     ("reduce within warps", within_warps),
     ("stage in shared memory", in_shared_memory),
     ("interleave threads", interleaved),
+    ("pad banks", pad_banks),
     ("prefetch in registers", prefetched),
     ("place syncs", place_syncs),
 )

@@ -22,14 +22,13 @@ from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.decisions.tiling import Block
-from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.kernel import Const
 from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Shuffle, Span, Statement, Sync
 from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
 from explorer.tile.gpu.distribute import UNROLLED, one_by_one
-from explorer.tile.gpu.operands import VECTOR_BYTES, Operand, operands, with_operands
+from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
 
 
@@ -58,24 +57,20 @@ def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
 @dataclass(frozen=True, slots=True)
 class Room:
     """Where an operand of a block lies in shared memory: the part of each axis that is there, the
-    last one dense; `pitch` from one row to the next, of which `inner` are the axes. `copied`: the
-    axes in the order in which it is copied, neighbours in memory last.
+    last one dense. `copied`: the axes in the order in which it is copied, neighbours in memory
+    last.
     """
 
     operand: Operand
     spans: tuple[Span, ...]
-    inner: int
-    pitch: int
     buffer: Buffer
     copied: tuple[Span, ...]
 
     def element(self) -> Fetch:
         """The operand's element at the values of its axes."""
-        sizes = [int(x.size) for x in self.spans]
         offset = Affine()
         for n, x in enumerate(self.spans):
-            rows = prod(sizes[n + 1 : self.inner]) * self.pitch
-            step = prod(sizes[n + 1 :]) if n >= self.inner else rows
+            step = prod(int(y.size) for y in self.spans[n + 1 :])
             offset = offset + (var(x.axis) - x.base) * step
         return Fetch(self.buffer, offset)
 
@@ -135,7 +130,7 @@ def _staged(s: For, block: Block, device: Device) -> Staged | None:
     found = []
     for n, o in enumerate(operands(r.expr)):
         if wide - o.axes and o.axes & set(sides):
-            found.append(_room(n, o, sides, {x.axis for x in over}, block, r, device))
+            found.append(_room(n, o, sides, {x.axis for x in over}, r, device))
     if not found:
         return None
     threads = max(block.threads, prod(x.threads.count for x in loops if x.threads is not None))
@@ -168,27 +163,17 @@ def _of_block(x: Span, loops: Sequence[For]) -> Span:
 
 
 def _room(
-    n: int,
-    o: Operand,
-    sides: dict[str, Span],
-    over: set[str],
-    block: Block,
-    r: Reduce,
-    device: Device,
+    n: int, o: Operand, sides: dict[str, Span], over: set[str], r: Reduce, device: Device
 ) -> Room:
     """Rows are what is not summed, that axis last of which a thread has the most points, so that
-    it reads several at once; where threads copy along what is summed, rows begin in other banks.
+    it reads several at once.
     """
     own = {x.axis: int(x.size) for x in r.spans}
     mine = [x for x in sides.values() if x.axis in o.axes]
     outer = [x for x in mine if x.axis in over]
     inner = sorted((x for x in mine if x.axis not in over), key=lambda x: own[x.axis])
-    row = prod(int(x.size) for x in inner)
-    group = VECTOR_BYTES // ITEM_BYTES[o.load.buffer.dtype]
-    pad = -row % group + group * (o.dense in over)
-    pitch = row + (pad if outer and inner and row > 1 else 0)
-    size = prod(int(x.size) for x in outer) * pitch
+    size = prod(int(x.size) for x in mine)
     name = f"{r.target.buffer.name.replace('_sums', '')}_{o.load.buffer.name}_{n}"
     buffer = Buffer(name, "scratch", size, o.load.buffer.dtype, device.levels[0].name)
     copied = sorted((*outer, *inner), key=lambda x: (x.axis == o.dense, x.axis in over))
-    return Room(o, (*outer, *inner), len(outer), pitch, buffer, tuple(copied))
+    return Room(o, (*outer, *inner), buffer, tuple(copied))

@@ -66,7 +66,7 @@ def test_a_chunk_is_on_its_way_while_one_is_worked_on() -> None:
 )
 def test_it_stays_where_it_would_not_help(depth: int, at_once: int) -> None:
     steps = product(64, depth, 64, at_once)
-    assert steps["prefetch in registers"] == steps["interleave threads"]
+    assert steps["prefetch in registers"] == steps["pad banks"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_operands_lie_so_that_groups_are_read_at_once() -> None:
     """
     program = product(64, 96, 64, 16)["place syncs"]
     x, w = (b for b in program.buffers if b.kind == "scratch" and b.level != REGISTER)
-    assert (x.size, w.size) == (16 * 36, 16 * 32)
+    assert (x.size, w.size) == (16 * 36 - 4, 16 * 32)  # no padding behind the last row
     reduced = next(s for s in statements(program.body) if isinstance(s, Reduce))
     for f in (f for f in loads(reduced) if f.buffer.level != REGISTER):
         points = [a for a in f.offset.variables if a.endswith("_e")]

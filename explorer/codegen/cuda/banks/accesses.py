@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from explorer.codegen.cuda.banks.requests import WORD_BYTES, Whole, cycles_of, lanes_at_once
 from explorer.codegen.cuda.banks.source import MEANINGS, Plan, Site, Source, weight
 from explorer.codegen.cuda.build import BlockCode
+from explorer.tile.gpu.banks.requests import WORD_BYTES, Whole, cycles_of, lanes_at_once
 
 MOST_REQUESTS = 30_000  # that are evaluated one by one; a bound on time, chosen
 FEW = 3_000  # in all trips of one loop, where they are more

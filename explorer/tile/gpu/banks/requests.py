@@ -37,9 +37,17 @@ def served(words: Whole, lane_bytes: int) -> Iterator[tuple[int, dict[int, dict[
 
 
 def cycles_of(words: Whole, lane_bytes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What each warp of a block waits for a request, and what it would without conflicts."""
-    cycles, least = [0] * -(-len(words) // WARP), [0] * -(-len(words) // WARP)
-    for first, banks in served(words, lane_bytes):
-        cycles[first // WARP] += max(len(found) for found in banks.values())
-        least[first // WARP] += 1
-    return tuple(cycles), tuple(least)
+    """What each warp of a block waits for a request, and what it would without conflicts: `words`
+    has a row a thread, negative where it asks for nothing.
+    """
+    step = lanes_at_once(lane_bytes)
+    parts = -(-len(words) // step)
+    asks = words >= 0
+    part = np.broadcast_to(np.arange(len(words))[:, None] // step, words.shape)[asks]
+    base = int(words.max(initial=0)) + 1
+    which, word = np.divmod(np.unique(part * base + words[asks]), base)
+    found = np.bincount(which * BANKS + word % BANKS, minlength=parts * BANKS)
+    most = found.reshape(parts, BANKS).max(axis=1, initial=0)
+    ends = range(0, parts, WARP // step)
+    cycles = tuple(int(most[n : n + WARP // step].sum()) for n in ends)
+    return cycles, tuple(int((most[n : n + WARP // step] > 0).sum()) for n in ends)

@@ -1,0 +1,141 @@
+"""Rows of arrays in shared memory some elements apart, and lanes that copy in another order.
+
+for i on 2, k on 32 threads: xs[32 k + i] = x[i, k]
+s[i] = sum[k] xs[32 k + i] ...
+->
+for i on 8, k on 8 threads: xs[36 k + i] = x[i, k]
+s[i] = sum[k] xs[36 k + i] ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import TypeAlias
+
+from explorer.devices.model import Device
+from explorer.ir.affine import Affine, var
+from explorer.ir.dtypes import ITEM_BYTES
+from explorer.ir.tile_programs.elements import Buffer, Fetch
+from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.statements import For, Map, Reduce, Scan, Statement
+from explorer.ir.tile_programs.traversal import dealt, threads_of, with_element, with_loads
+from explorer.tile.gpu.banks.asked import Inside, asked_of, axes_of, is_shared, walked
+from explorer.tile.gpu.banks.policy import Copy, Layout, layouts
+from explorer.tile.gpu.distribute import one_by_one
+from explorer.tile.gpu.operands import operands, step_along
+from explorer.tile.verify import room_bytes, shared_bytes
+
+Chosen: TypeAlias = Mapping[str, tuple[Buffer, Layout]]  # by name: the array as it is then
+
+
+def pad_banks(p: TileProgram, device: Device) -> TileProgram:
+    """After: every array in shared memory is laid out as the policy's first choice that leaves a
+    multiprocessor room for as many blocks as before.
+    """
+    threads, used = threads_of(p.body), shared_bytes(p, device)
+    held = _held(used, threads, device)
+    copies = _copies(p, threads)
+    chosen: dict[str, tuple[Buffer, Layout]] = {}
+    for name, asked in asked_of(p).items():
+        for layout in layouts(asked, copies.get(name), device):
+            wide = replace(asked[0].buffer, size=layout.size)
+            grown = used + room_bytes(wide) - room_bytes(asked[0].buffer)
+            if not layout.is_plain and _held(grown, threads, device) >= held:
+                chosen[name], used = (wide, layout), grown
+                break
+    if not chosen:
+        return p
+    body = tuple(_of(s, (), chosen, threads) for s in p.body)
+    buffers = tuple(chosen[b.name][0] if b.name in chosen else b for b in p.buffers)
+    return replace(p, body=body, buffers=buffers)
+
+
+def _held(used: int, threads: int, device: Device) -> int:
+    """Blocks of so many bytes of shared memory that a multiprocessor has room for; 0 where not even
+    one block has.
+    """
+    if used > device.block_shared_bytes:
+        return 0
+    by_threads = device.unit_threads // max(1, threads)
+    most = min(device.unit_blocks or by_threads, by_threads)
+    return min(most, device.unit_shared_bytes // max(1, used))
+
+
+def _copies(p: TileProgram, threads: int) -> dict[str, Copy]:
+    """What fills each array that is a copy of an operand, and of nothing else."""
+    found: dict[str, list[Copy | None]] = {}
+    for s, around in walked(p.body, ()):
+        if isinstance(s, Map | Reduce | Scan) and is_shared(s.target.buffer):
+            copy = _copy(s, around, threads) if isinstance(s, Map) else None
+            found.setdefault(s.target.buffer.name, []).append(copy)
+    return {name: one for name, (one, *more) in found.items() if one is not None and not more}
+
+
+def _copy(s: Map, around: tuple[Inside, ...], threads: int) -> Copy | None:
+    read = operands(s.expr)
+    mine = [x for x in around if x.count]
+    if s.form is not None or len(read) != 1 or read[0].expr != s.expr or not mine:
+        return None
+    if any(x.size != 1 for x in s.spans):
+        return None
+    axes = [x.span.axis for x in mine]
+    load = read[0].load
+    here, there = ([step_along(f, a) for a in axes] for f in (s.target, load))
+    sizes = [x.span.size for x in mine]
+    if not all(isinstance(n, int) for n in (*here, *there, *sizes)):
+        return None
+    times = prod(int(x.span.size) for x in around if not x.count)
+    return Copy(
+        tuple(map(int, sizes)), tuple(map(int, here)), tuple(map(int, there)),
+        ITEM_BYTES[load.buffer.dtype], threads, times,
+    )  # fmt: skip
+
+
+def _of(s: Statement, around: tuple[Inside, ...], chosen: Chosen, threads: int) -> Statement:
+    match s:
+        case For(threads=None):
+            inner = (*around, Inside(s.span))
+            return replace(s, body=tuple(_of(x, inner, chosen, threads) for x in s.body))
+        case For():
+            loops, body = dealt(s)
+            own = tuple(Inside(x.span, x.threads.count if x.threads else 1) for x in loops)
+            made = tuple(_of(x, (*around, *own), chosen, threads) for x in body)
+            match made:
+                case [Map() as copy] if along := _along(copy, chosen):
+                    spans = (*copy.spans, *(x.span for x in loops))
+                    return one_by_one(replace(copy, spans=spans), threads, along)
+            for loop in reversed(loops):
+                made = (replace(loop, body=made),)
+            return made[0]
+        case Map() | Reduce() | Scan():
+            bases = {x.axis: x.base for x, _ in axes_of(s, around)}
+
+            def padded(f: Fetch) -> Fetch:
+                found = chosen.get(f.buffer.name)
+                return f if found is None else _padded(f, bases, *found)
+
+            return replace(
+                s, target=with_element(s.target, padded), expr=with_loads(s.expr, padded)
+            )
+    return s
+
+
+def _along(copy: Map, chosen: Chosen) -> int:
+    found = chosen.get(copy.target.buffer.name)
+    return found[1].along if found is not None else 0
+
+
+def _padded(f: Fetch, bases: Mapping[str, Affine], wide: Buffer, y: Layout) -> Fetch:
+    """The element where its row is farther down."""
+    rows, left = Affine(), f.offset
+    for axis, base in bases.items():  # from the inside
+        step = left.factor(axis)
+        if not step:
+            continue
+        left = left.without({axis}) + base * step
+        if step % y.pitch == 0:
+            rows = rows + (var(axis) - base) * (step // y.pitch)
+    rows = rows + left.const // y.pitch
+    return Fetch(wide, f.offset + rows * y.pad)
