@@ -15,6 +15,7 @@ from explorer.ir.by_identity import by_identity
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.empty import without_empty
 from explorer.ir.kernels.normal import normalise, stores
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.tile_programs.program import TileProgram
@@ -40,7 +41,10 @@ def thread_block_steps(
 
     Raises BadOption or CheckFailed where there is none, with the reason.
     """
-    bound = bind_kernel(kernel, sizes)
+    bound = without_empty(bind_kernel(kernel, sizes))
+    if not bound.computes:
+        what = f"no thread blocks are made of {kernel.name}: it has no elements"
+        raise BadOption(what, where=kernel.name)
     return block_steps(bound, block or constructed_block(bound, device), env, device)
 
 
@@ -48,7 +52,12 @@ def launched(kernel: Kernel, sizes: Sizes) -> Kernel:
     """What thread blocks are made of for a kernel under one binding: its canonical form, after
     whose axes and tensors their blocks are named.
     """
-    return canonical(normalise(bind_kernel(kernel, sizes)))[0]
+    return canonical(bound_normal(kernel, sizes))[0]
+
+
+def bound_normal(kernel: Kernel, sizes: Sizes) -> Kernel:
+    """A kernel under one binding in normal form, without what has no elements then."""
+    return normalise(without_empty(bind_kernel(kernel, sizes)))
 
 
 def in_own_names(block: Block, bound: Kernel) -> Block:

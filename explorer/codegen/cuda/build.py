@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
-from explorer.codegen.cuda.expressions import unprinted
+from explorer.codegen.cuda.narrow import held, unprinted
 from explorer.codegen.cuda.print import emit
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, beginnings
-from explorer.cost.bound import bind_kernel
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import DType
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, text_of
-from explorer.ir.kernels.normal import normalise
 from explorer.ir.kernels.rebase import rebased
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.elements import Buffer
+from explorer.ir.tile_programs.program import Grid, TileProgram
 from explorer.ir.tile_programs.traversal import threads_of
-from explorer.roller.thread_block import thread_block_steps
+from explorer.roller.thread_block import bound_normal, thread_block_steps
 
 Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]
 """The thread blocks of kernel calls by name: one, but where runs of a call choose differently."""
@@ -71,7 +70,9 @@ def print_block(
     """
     if not device.takes_cuda:
         raise BadOption(f"{device.name} is no GPU that Numba prints code for", where=device.name)
-    bound = normalise(bind_kernel(kernel, sizes))
+    bound = bound_normal(kernel, sizes)
+    if not bound.computes:
+        return _of_nothing(kernel, sizes)
     named, _ = canonical(bound)
     offsets = rebased(bound).offsets
     code = _printed(_Same(text_of(named), named), device, env, block)
@@ -89,6 +90,16 @@ def print_block(
         code.shared_bytes,
         code.dynamic_bytes,
     )
+
+
+def _of_nothing(kernel: Kernel, sizes: Sizes) -> BlockCode:
+    """Of a kernel that makes no elements: a grid of no blocks, which is never launched."""
+    tensors = tuple(
+        Buffer(f"y{n}", "output", 0, kernel.dtype(out)) for n, out in enumerate(kernel.outputs)
+    )
+    code = printed(TileProgram((Grid("_none", "_none", 1, 0),), (), tensors))
+    outputs = zip(code.tensors, kernel.outputs, strict=True)
+    return replace(code, tensors=tuple(replace(t, name=out) for t, out in outputs))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -117,14 +128,14 @@ def printed(program: TileProgram) -> BlockCode:
             raise BadOption(f"{b.name} is not printed: {why}", where=b.name)
     tensors = tuple(b for b in program.buffers if b.kind != "scratch")
     names = [b.name for b in tensors]
-    grid, threads = prod(int(g.count) for g in program.grid), threads_of(program.body)
+    grid, threads = prod(int(g.count) for g in program.grid), max(1, threads_of(program.body))
     used = beginnings(program)[-1]
     dynamic = used if used > STATIC_BYTES else 0
     launch = f"kernel[{grid}, {threads}{f', 0, {dynamic}' if dynamic else ''}]({', '.join(names)})"
     return BlockCode(
         emit(program, names, launch),
         program,
-        tuple(Tensor(b.name, b.name, b.dtype) for b in tensors),
+        tuple(Tensor(b.name, b.name, held(b.dtype)) for b in tensors),
         grid,
         threads,
         used,

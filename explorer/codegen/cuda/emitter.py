@@ -10,7 +10,9 @@ from math import prod
 
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.expressions import Scalars, register
+from explorer.codegen.cuda.narrow import encoded
 from explorer.ir.affine import Affine, var
+from explorer.ir.dtypes import is_stored_otherwise
 from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr
 from explorer.ir.tile_programs.program import Grid
 from explorer.ir.tile_programs.statements import For, Span
@@ -123,9 +125,19 @@ class Emitter:
         if f.buffer.level == REGISTER:
             self.line(f"{register(f)} = {value}")
             return
-        at = scalars.offset(f)
+        place = scalars.held(f)
         self._parts(scalars)
-        self.line(f"{f.buffer.name}[{at}] = {value}")
+        self.line(f"{place} = {encoded(value, f.buffer.dtype)}")
+
+    def assign(self, scalars: Scalars, f: Fetch, expr: TileExpr) -> None:
+        """One element becomes what an expression is; what is copied is not rounded."""
+        match expr:
+            case Fetch(b) if b.dtype == f.buffer.dtype and is_stored_otherwise(b.dtype):
+                place, value = scalars.held(f), scalars.held(expr)
+                self._parts(scalars)
+                self.line(f"{place} = {value}")
+            case _:
+                self.store(scalars, f, self.value(scalars, expr))
 
     def _parts(self, scalars: Scalars) -> None:
         """The parts of an expression that are not there yet."""

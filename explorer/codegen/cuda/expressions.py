@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from explorer.codegen.cpu.expressions import affine_text
+from explorer.codegen.cuda.narrow import decoded, rounded, unprinted
 from explorer.codegen.cuda.spelling import spelled
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine
@@ -23,15 +24,7 @@ from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.scalar_functions import gives_truth
 from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, dtype_of_tile
 
-STORED = frozenset({"float16"})  # of what is not stored as it is computed with: Numba has a type
 PRODUCTS = {2.0: "{0} * {0}", 3.0: "{0} * {0} * {0}", 1.0: "{0}"}
-
-
-def unprinted(dtype: DType) -> str:
-    """Why elements of a dtype are not printed; empty where they are."""
-    if is_stored_otherwise(dtype) and dtype not in STORED:
-        return f"Numba's CUDA has no elements of {dtype}"
-    return ""
 
 
 def register(f: Fetch) -> str:
@@ -71,15 +64,17 @@ class Scalars:
         """The right side of the assignment for an expression."""
         match e:
             case Fetch():
-                text = f"{e.buffer.name}[{self.offset(e)}]"
-                dtype = e.buffer.dtype
-                return f"{computed(dtype)}({text})" if is_stored_otherwise(dtype) else text
+                return decoded(self.held(e), e.buffer.dtype)
             case IndexValue(index):
                 return affine_text(index)
             case Do(op, args):
                 return self.function(op, args)
             case Const(value, dtype):
                 return constant(value, dtype)
+
+    def held(self, f: Fetch) -> str:
+        """What memory holds of an element."""
+        return f"{f.buffer.name}[{self.offset(f)}]"
 
     def offset(self, f: Fetch) -> str:
         """Where an element lies in its buffer: a number without a sign, which Numba does not look
@@ -183,6 +178,7 @@ def cast(x: str, source: DType, target: DType) -> str:
         return f"{x} != 0"
     if is_float(before) and is_integer(after) and after not in ("int64", "uint64"):
         x = f"{'int64' if after == 'uint32' else 'int32'}({x})"  # what is too large wraps
-    if target in STORED:
+    if target == "float16":
         return f"{after}({target}({x}))"
-    return x if before == after else f"{after}({x})"
+    value = x if before == after else f"{after}({x})"
+    return rounded(value, target) if is_stored_otherwise(target) else value

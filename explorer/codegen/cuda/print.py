@@ -71,8 +71,7 @@ def statement(e: Emitter, s: Statement) -> None:
         case Map(form=None):
             for span in s.spans:
                 e.loop(span)
-            scalars = e.scalars()
-            e.store(scalars, s.target, e.value(scalars, s.expr))
+            e.assign(e.scalars(), s.target, s.expr)
         case Reduce(form=None):
             reduce_(e, s)
         case Scan(form=None):

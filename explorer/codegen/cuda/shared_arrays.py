@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from explorer.codegen.cuda.emitter import Emitter
+from explorer.codegen.cuda.narrow import held
 from explorer.ir.dtypes import ITEM_BYTES
 from explorer.ir.tile_programs.elements import REGISTER, Buffer
 from explorer.ir.tile_programs.program import TileProgram
@@ -23,7 +24,7 @@ def shared(e: Emitter, p: TileProgram, asked: bool = False) -> None:
     """
     begins, buffers = beginnings(p), in_shared_memory(p)
     for b, begin in zip(buffers, begins):
-        type_ = "boolean" if b.dtype == "bool" else b.dtype
+        type_ = "boolean" if b.dtype == "bool" else held(b.dtype)
         if begins[-1] <= STATIC_BYTES and not asked:
             e.line(f"{b.name} = cuda.shared.array({b.size}, {type_}, {ALIGNED_BYTES})")
             continue

@@ -98,6 +98,9 @@ def launch(
         if taken is not None:
             room = arrays[taken] = np.array(arrays[taken]).reshape(shape)
         arrays[name] = room
-    flat = {t.local: np.ravel(arrays[t.name])[t.offset :] for t in code.tensors}
+    flat = {
+        t.local: np.ravel(arrays[t.name]).view(numpy_dtype(t.dtype))[t.offset :]
+        for t in code.tensors
+    }
     run_block_source(code.source, code.grid, code.threads, code.dynamic_bytes, flat, seed)
     return tuple(arrays[name] for name in kernel.outputs)

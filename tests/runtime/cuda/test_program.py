@@ -14,6 +14,7 @@ import pytest
 import explorer
 from explorer.codegen.cuda.persistent import HUNG
 from explorer.errors import BadOption, CheckFailed, DeviceFault
+from explorer.ir.dtypes import numpy_dtype
 from explorer.runtime.binding.launches.launch_code import LaunchCode
 from explorer.runtime.cuda.driver import StandIn
 from explorer.runtime.cuda.program import DeviceProgram
@@ -166,12 +167,46 @@ def test_a_hang_is_told_by_the_kernel_itself() -> None:
     assert run.traced[-1][1].fault == HUNG
 
 
+@explorer.trace
+def chosen(x: explorer.tensor("bfloat16", 5, 13)):  # type: ignore[valid-type,no-untyped-def]
+    some = x[explorer.np.nonzero(x > x[0, 0])]
+    return some + some, explorer.np.sum(some)
+
+
+@pytest.mark.parametrize("least", [0, 9])
+def test_data_may_leave_nothing_of_narrow_values(least: int) -> None:
+    c = explorer.compile(chosen, target="cuda-sim")
+    x = np.random.default_rng(0).integers(1, 5, (5, 13))
+    x[0, 0] = least
+    given = {"x": x.astype(numpy_dtype("bfloat16"))}
+    want = explorer.compile(chosen).run(given)
+    for name, got in c.run(given).items():
+        assert got.dtype == want[name].dtype and got.shape == want[name].shape
+        np.testing.assert_allclose(got.astype("f4"), want[name].astype("f4"), 1e-2)
+
+
+@explorer.trace
+def narrow_product(x: explorer.tensor("bfloat16", 5, 13)):  # type: ignore[valid-type,no-untyped-def]
+    return explorer.np.maximum(x @ explorer.np.transpose(x), x[0, 0])
+
+
+def test_a_program_in_bfloat16_runs_as_one_kernel() -> None:
+    c = explorer.compile(narrow_product, target="cuda-sim")
+    run = ProgramRun(c.device_program(units=UNITS), StandIn(UNITS, 1))
+    x = np.random.default_rng(0).integers(-3, 4, (5, 13)).astype(numpy_dtype("bfloat16"))
+    (got,), (want,) = (
+        run.run({"x": x}).values(),
+        explorer.compile(narrow_product).run({"x": x}).values(),
+    )
+    np.testing.assert_array_equal(got.astype("f4"), want.astype("f4"))
+
+
 def test_a_kernel_without_thread_blocks_is_named() -> None:
     @explorer.trace
-    def narrow(x: explorer.tensor("bfloat16", 5, 13)):  # type: ignore[valid-type,no-untyped-def]
-        return x + x
+    def narrow(x: explorer.tensor("float8_e5m2", 5, 13)):  # type: ignore[valid-type,no-untyped-def]
+        return x.astype("float32")
 
-    with pytest.raises(BadOption, match="no elements of bfloat16"):
+    with pytest.raises(BadOption, match="no elements of float8_e5m2"):
         explorer.compile(narrow, target="cuda-sim").device_program()
     with pytest.raises(BadOption, match="has no thread blocks on this-cpu"):
         compiled("zoo:small_lstm", "cpu").device_program()

@@ -90,7 +90,7 @@ def test_a_running_reduction_is_one_threads_along_its_axis(
 
 def test_what_is_not_served_is_told() -> None:
     with pytest.raises(BadOption, match="has no elements"):
-        made(linear(0, 3, 5, "relu", {}))
+        made(linear(0, 3, 5, "relu", {}))  # nothing is launched: there is no block to look at
 
 
 def test_a_part_is_written_over_what_is_there() -> None:
