@@ -42,6 +42,7 @@ from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Crossing
 from explorer.runtime.executable import Executable
+from explorer.runtime.lent_arrays import writable
 from explorer.runtime.planning.runs.task_times import TaskFact
 
 if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for, and networkx
@@ -189,18 +190,22 @@ class Compilation:
         self,
         inputs: Inputs | np.ndarray | None = None,
         *more: np.ndarray,
-        out: Mapping[str, np.ndarray] | None = None,
+        out: Mapping[str, Any] | None = None,
     ) -> dict[str, np.ndarray]:
         """The outputs by name, for inputs by name or in order: fresh arrays, those of `out`, or
         those of donated inputs. An array of `out` may be an input, or overlap one: the answer is as
-        if it were written when all else is over.
+        if it were written when all else is over. What has `__dlpack__` on this machine, as tensors
+        of PyTorch and arrays of JAX have, is read and written where it lies.
 
         Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
-        input, before any kernel runs.
+        input, before any kernel runs; BadOption where an array lies elsewhere, or is one of `out`
+        and may only be read.
         """
         if self.device.name == SIMULATED and out is None:
             return self.simulate(self._inputs.given(inputs, more))
-        return self.runnable.run(self._inputs.given(inputs, more), out=out)
+        places = None if out is None else {name: writable(name, x) for name, x in out.items()}
+        found = self.runnable.run(self._inputs.given(inputs, more), out=places)
+        return found if out is None else {**found, **out}
 
     def simulate(self, inputs: Inputs, seed: int = 0) -> dict[str, np.ndarray]:
         """The outputs by name, each kernel as the thread blocks that are printed for a GPU: their

@@ -13,6 +13,7 @@ from explorer.frontends.model import Model
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
 from explorer.ir.types import Object, Tensor
 from explorer.passes.pipeline.random_inputs import index_limits
+from explorer.runtime.lent_arrays import here
 
 Inputs = Mapping[str, np.ndarray]
 NO_LIMIT = 1 << 62  # of an index: more elements than there are anywhere
@@ -57,8 +58,10 @@ class ModelInputs:
         return self.named((inputs, *more))
 
     def _array(self, name: str, value: Any) -> Any:
-        """An input as an array; a sequence or an optional stays what it is."""
-        return value if self._parameters[name] else np.asarray(value)
+        """An input as an array, of another library's without a copy; a sequence or an optional
+        stays what it is.
+        """
+        return value if self._parameters[name] else np.asarray(here(name, value))
 
     @cached_property
     def _parameters(self) -> dict[str, bool]:

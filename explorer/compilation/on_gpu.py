@@ -21,6 +21,7 @@ from explorer.ops.reference.bind import bind_sizes
 from explorer.runtime.cuda.driver import Driver
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
+from explorer.runtime.lent_arrays import Lent, lent
 
 HELD = 1  # block of a multiprocessor, for all meet between steps: two were slower on an H200
 
@@ -61,21 +62,27 @@ class OnGpu:
         self._driver: Driver | None = None
         self._last: tuple[dict[str, int], ProgramRun] | None = None
 
-    def run(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        """The outputs by name, in new arrays. An input may lie on the device already: what has
-        `__cuda_array_interface__`, as tensors of PyTorch and CuPy have, is copied there, and never
-        comes to Python; indices in it are not looked at, and those outside are clamped.
+    def run(
+        self, inputs: Inputs | tuple[np.ndarray, ...], out: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The outputs by name: those of `out`, or new arrays. An input, and an array of `out`, may
+        lie on the device already: what has `__dlpack__` or `__cuda_array_interface__`, as tensors
+        of PyTorch and CuPy have, is copied there, and never comes to Python; indices in it are not
+        looked at, and those outside are clamped.
 
         Raises DeviceFault where the device does not do it, and BadOption where the program has no
-        thread blocks, or Python decides how it goes on.
+        thread blocks, or Python decides how it goes on, or an array lies elsewhere, is not
+        contiguous, or may not be written; ShapeError or DtypeError where one of `out` is no place
+        for its output.
         """
         names = [p.name for p in self.c.model.program.main.params]
         by_name = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs))
-        given = self.c.named({name: _seen(x) for name, x in by_name.items()})
-        there = {n: x for n, x in by_name.items() if hasattr(x, "__cuda_array_interface__")}
+        there = {n: x for n, x in _lent(by_name).items() if not x.is_here}
+        seen = {name: _seen(there[name]) if name in there else x for name, x in by_name.items()}
+        given = self.c.named(seen)
         program = self.program(given)
         try:
-            return program.run({**given, **there})
+            return program.run({**given, **there}, out)
         except DeviceFault:
             self._last = None  # what lay there may be lost
             raise
@@ -128,9 +135,12 @@ class OnGpu:
         return found
 
 
-def _seen(x: Any) -> Any:
+def _lent(arrays: Mapping[str, Any]) -> dict[str, Lent]:
+    """Those of other libraries."""
+    every = ((name, lent(name, x)) for name, x in arrays.items())
+    return {name: found for name, found in every if found is not None}
+
+
+def _seen(x: Lent) -> np.ndarray:
     """An array with the shape and the dtype of one that lies on a device, for those who check."""
-    told = getattr(x, "__cuda_array_interface__", None)
-    if told is None:
-        return x
-    return np.broadcast_to(np.zeros((), np.dtype(told["typestr"])), told["shape"])
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)

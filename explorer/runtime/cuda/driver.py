@@ -9,6 +9,8 @@ import numpy as np
 
 from explorer.codegen.cuda.persistent import MOVING, ProgramSource
 from explorer.codegen.cuda.stand_in import run_program_source
+from explorer.errors import BadOption
+from explorer.runtime.lent_arrays import Lent
 
 
 class Loaded(Protocol):
@@ -37,10 +39,13 @@ class Driver(Protocol):
     def make_room(self, count: int) -> None:
         """Memory of so many bytes, in the place of what there was."""
 
-    def write(self, at: int, array: np.ndarray, again: bool = False) -> None:
+    def write(self, at: int, array: np.ndarray | Lent, again: bool = False) -> None:
         """Copy an array there, behind what was asked for before; `again`: it is done for each run,
         so that what it takes is kept.
         """
+
+    def hand(self, at: int, array: Lent) -> None:
+        """Copy from there to an array that lies on the device; it is there then."""
 
     def read(self, at: int, array: np.ndarray) -> None:
         """Fill an array from there, when all that was asked for is done."""
@@ -71,8 +76,10 @@ class StandIn:
         """All poison: NaN as a float of any width."""
         self.memory = np.full(-(-count // 8) * 8, 0xFF, np.uint8)
 
-    def write(self, at: int, array: np.ndarray, again: bool = False) -> None:
+    def write(self, at: int, array: np.ndarray | Lent, again: bool = False) -> None:
         """At once."""
+        if isinstance(array, Lent):
+            raise BadOption(f"no array lies on {self.name}", where=self.name)
         bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.memory[at : at + bytes_.size] = bytes_
 
@@ -80,6 +87,10 @@ class StandIn:
         """At once."""
         bytes_ = array.reshape(-1).view(np.uint8)
         bytes_[:] = self.memory[at : at + bytes_.size]
+
+    def hand(self, at: int, array: Lent) -> None:
+        """Nothing lies there."""
+        raise BadOption(f"no array lies on {self.name}", where=self.name)
 
     def load(self, source: ProgramSource, units: int, arrays: Mapping[str, np.ndarray]) -> Loaded:
         """Nothing is copied."""

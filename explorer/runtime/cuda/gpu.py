@@ -20,6 +20,7 @@ from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import BadOption, DeviceFault
 from explorer.runtime.cuda.calls import Calls, address
 from explorer.runtime.cuda.driver import Loaded
+from explorer.runtime.lent_arrays import Lent
 
 CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
     ("OUT_OF_MEMORY", "has no room for what was asked of it"),
@@ -52,6 +53,7 @@ class Gpu:
         device = self.cuda.get_current_device()
         self.name = str(getattr(device.name, "decode", lambda: device.name)())
         major, minor = device.compute_capability
+        self.number = int(getattr(device, "id", 0))
         self.capability, self.units = 10 * major + minor, int(device.MULTIPROCESSOR_COUNT)
         if self.capability < LEAST_CAPABILITY:
             raise DeviceFault(
@@ -97,16 +99,13 @@ class Gpu:
         """What is asked for in the order of a stream."""
         return Calls(int(stream))
 
-    def write(self, at: int, array: np.ndarray, again: bool = False) -> None:
-        """Through pinned memory, in the order of the stream; what lies on the device already, with
-        `__cuda_array_interface__`, from there.
+    def write(self, at: int, array: np.ndarray | Lent, again: bool = False) -> None:
+        """Through pinned memory, in the order of the stream; what lies on the device already, from
+        there.
         """
         with self.told():
-            if hasattr(array, "__cuda_array_interface__"):
-                given = self.cuda.as_cuda_array(array)
-                if not given.is_c_contiguous():
-                    what = f"an input on {self.name} is not contiguous"
-                    raise BadOption(what, where=self.name, try_="x.contiguous(), which copies it")
+            if isinstance(array, Lent):
+                given = self._given(array)
                 self.calls.across(self.begin + at, address(given), given.nbytes)
                 return
             bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -116,6 +115,27 @@ class Gpu:
                 self.calls.up(self.begin + at, staged)
                 if not again:
                     self.calls.wait()  # then nobody needs it
+
+    def hand(self, at: int, array: Lent) -> None:
+        """In the order of the stream, which it waits for: others have theirs."""
+        with self.told():
+            given = self._given(array)
+            if array.is_read_only:
+                what = f"an output on {self.name} is to be written where one may only read"
+                raise BadOption(what, where=self.name)
+            self.calls.across(address(given), self.begin + at, given.nbytes)
+            self.calls.wait()
+
+    def _given(self, array: Lent) -> Any:
+        """An array that lies on this device, as numba-cuda knows it."""
+        if array.number not in (-1, self.number):
+            what = f"an array lies on GPU {array.number}, and {self.name} is GPU {self.number}"
+            raise BadOption(what, where=self.name)
+        if not array.is_contiguous:
+            what = f"an array on {self.name} is not contiguous"
+            raise BadOption(what, where=self.name, try_="x.contiguous(), which copies it")
+        own = array.owner if hasattr(array.owner, "__cuda_array_interface__") else array.on_gpu()
+        return self.cuda.as_cuda_array(own)
 
     def read(self, at: int, array: np.ndarray) -> None:
         """When all that was asked for is done."""

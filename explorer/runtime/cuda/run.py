@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from explorer.codegen.cuda.persistent import HUNG
-from explorer.errors import BadOption, DeviceFault
+from explorer.errors import BadOption, DeviceFault, DtypeError, ShapeError
 from explorer.grinder import LibraryTask
 from explorer.ir.decisions.wall import Brick, Wall
 from explorer.ir.dtypes import numpy_dtype
@@ -19,6 +20,7 @@ from explorer.runtime.cuda.deadlock import too_many
 from explorer.runtime.cuda.driver import Driver, Loaded
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.tables import Tables
+from explorer.runtime.lent_arrays import Lent, lent, writable
 
 
 class ProgramRun:
@@ -54,12 +56,17 @@ class ProgramRun:
         self.traced: list[tuple[LaunchCode, Tables, Loaded]] = []
         self._graph: Callable[[], None] | None = None
 
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs by name, in new arrays.
+    def run(
+        self, inputs: Mapping[str, np.ndarray | Lent], out: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The outputs by name: those of `out`, of whatever library and wherever they lie, or new
+        arrays.
 
-        Raises DeviceFault where the kernel hung or faulted, and TooDeep where a recursion was.
+        Raises DeviceFault where the kernel hung or faulted, and TooDeep where a recursion was;
+        ShapeError, DtypeError or BadOption where an array of `out` is no place for its output.
         """
         program, driver = self.program, self.driver
+        places = {name: self._place(name, x) for name, x in (out or {}).items()}
         for name in program.plan.program.inputs:
             driver.write(program.address(name), inputs[name], again=True)
         self.traced = []
@@ -73,9 +80,37 @@ class ProgramRun:
                     self._library(step)
         found = {}
         for name, at, shape, dtype in program.outputs():
-            found[name] = np.empty(shape, dtype)
-            driver.read(at, found[name])
+            place = places.get(name)
+            if isinstance(place, Lent):
+                driver.hand(at, place)
+            else:
+                made = np.empty(shape, dtype)
+                driver.read(at, made)
+                if place is not None:
+                    np.copyto(place, made)
+            found[name] = (out or {})[name] if name in places else made
         return found
+
+    def _place(self, name: str, given: Any) -> np.ndarray | Lent:
+        """Where an output goes, which fits there."""
+        kinds = {n: (shape, dtype) for n, _, shape, dtype in self.program.outputs()}
+        if name not in kinds:
+            known = ", ".join(kinds)
+            raise ShapeError(f"there is no output {name!r}; the outputs are {known}", where=name)
+        found = lent(name, given)
+        place = found if found is not None and not found.is_here else writable(name, given)
+        for problem, what, found_, want in (
+            (ShapeError, "have shape", tuple(place.shape), kinds[name][0]),
+            (DtypeError, "be", place.dtype, kinds[name][1]),
+        ):
+            if found_ != want:
+                raise problem(
+                    f"the array for the output {name!r} must {what} {want}, found {found_}",
+                    where=name,
+                    expected=want,
+                    found=found_,
+                )
+        return place
 
     def _replay(self) -> None:
         """All launches at once."""

@@ -16,11 +16,13 @@ import pytest
 
 from explorer.codegen.cuda.persistent import TABLES, ProgramSource
 from explorer.codegen.cuda.stand_in import run_program_source
-from explorer.errors import BadOption, DeviceFault
+from explorer.errors import BadOption, DeviceFault, IronworksError, ShapeError
 from explorer.runtime.cuda.calls import Calls
 from explorer.runtime.cuda.gpu import Gpu
 from explorer.runtime.cuda.run import ProgramRun
+from explorer.runtime.lent_arrays import CUDA
 from tests.runtime.cuda.test_program import UNITS, agree, compiled
+from tests.runtime.test_lent_arrays import Made
 
 
 class Array(np.ndarray):
@@ -73,7 +75,9 @@ class Cuda(SimpleNamespace):
         return SimpleNamespace(get_active_blocks_per_multiprocessor=lambda *_: self.places)
 
     def as_cuda_array(self, array: Any) -> Any:
-        return array.held
+        told = array.__cuda_array_interface__
+        held = SimpleNamespace(__array_interface__={**told, "version": 3})
+        return np.asarray(held).view(Array)
 
     def stream(self) -> Any:
         return SimpleNamespace(number=1, synchronize=lambda: None)
@@ -164,15 +168,51 @@ def test_what_lies_on_the_device_never_comes_to_python() -> None:
     want = on.run(inputs)
     pinned, there = cuda.pinned, dict[str, Any]()
     for name, x in inputs.items():
-        told = {"typestr": x.dtype.str, "shape": x.shape}
-        there[name] = SimpleNamespace(held=x.view(Array), __cuda_array_interface__=told)
+        told = {"typestr": x.dtype.str, "shape": x.shape, "data": (x.ctypes.data, False)}
+        there[name] = SimpleNamespace(__cuda_array_interface__=told)
     agree(on.run(there), want)
     assert cuda.pinned == pinned
-    there[name].held = np.asfortranarray(np.stack([inputs[name]] * 2))[0].view(Array)
+    there[name].__cuda_array_interface__["strides"] = inputs[name].strides[::-1]
     program = on.program(c.named(inputs))
     with pytest.raises(BadOption, match="is not contiguous"):
         on.run(there)
     assert on.program(c.named(inputs)) is program  # the device has lost nothing
+
+
+def on_device(x: np.ndarray, read_only: bool = False) -> Any:
+    told = {"typestr": x.dtype.str, "shape": x.shape, "data": (x.ctypes.data, read_only)}
+    return SimpleNamespace(__cuda_array_interface__=told)
+
+
+def test_outputs_go_where_they_are_asked_for() -> None:
+    """On the device without a copy to Python, or to arrays of this machine."""
+    c, cuda = compiled("zoo:small_lstm"), Cuda()
+    on, inputs = c.on_gpu(lambda: OnStandIn(cuda)), c.random_inputs()
+    want = on.run(inputs)
+    lie = {name: np.zeros_like(y) for name, y in want.items()}
+    agree(on.run(inputs, out=lie), want)
+    agree(lie, want)
+    pinned, there = cuda.pinned, {name: Made(x, CUDA) for name, x in inputs.items()}
+    lie = {name: np.zeros_like(y) for name, y in want.items()}
+    places = {name: on_device(y) for name, y in lie.items()}
+    found = on.run(there, out=places)
+    assert all(found[name] is place for name, place in places.items())
+    agree(lie, want)
+    assert cuda.pinned == pinned
+    first, name = next(iter(want)), next(iter(inputs))
+    for place, sentence in (
+        (on_device(lie[first], read_only=True), "is to be written where one may only read"),
+        (Made(lie[first], CUDA), "is to be written where one may only read"),
+        (on_device(lie[first].T), f"the output '{first}' must have shape"),
+        (on_device(lie[first].astype("i4")), f"the output '{first}' must be float32"),
+    ):
+        with pytest.raises(IronworksError, match=sentence):
+            on.run(there, out={first: place})
+    with pytest.raises(ShapeError, match="there is no output 'z'"):
+        on.run(there, out={"z": lie[first]})
+    with pytest.raises(BadOption, match="lies on GPU 3, and a device is GPU 0"):
+        on.run({**there, name: Made(inputs[name], CUDA, 3)})
+    agree(on.run(there), want)  # the device has lost nothing
 
 
 def test_what_is_missing_is_one_sentence() -> None:
