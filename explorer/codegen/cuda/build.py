@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -11,6 +11,7 @@ from typing import TypeAlias
 from explorer.codegen.cuda.narrow import held, unprinted
 from explorer.codegen.cuda.print import emit
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, beginnings
+from explorer.codegen.cuda.unrolled import WIDE
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Block
@@ -43,7 +44,8 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class BlockCode:
     """The source of a thread block under one binding; `dynamic_bytes` of shared memory are asked
-    for where it is launched, in all it takes `shared_bytes`.
+    for where it is launched, in all it takes `shared_bytes`. `aligned`: the arrays, by their local
+    names, that begin at a multiple of what a thread loads at once.
     """
 
     source: str
@@ -53,6 +55,7 @@ class BlockCode:
     threads: int
     shared_bytes: int
     dynamic_bytes: int
+    aligned: frozenset[str] = frozenset()
 
     @property
     def function(self) -> tuple[str, tuple[DType, ...]]:
@@ -61,10 +64,16 @@ class BlockCode:
 
 
 def print_block(
-    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, block: Block | None = None
+    kernel: Kernel,
+    device: Device,
+    env: ShapeEnv,
+    sizes: Sizes,
+    block: Block | None = None,
+    aligned: bool = True,
 ) -> BlockCode:
     """The source of a thread block of a kernel under one binding, its axes and tensors named as in
-    the canonical kernel; or of Roller's first.
+    the canonical kernel; or of Roller's first. `aligned`: whoever launches it lets all tensors
+    begin at a multiple of what a thread loads at once.
 
     Raises BadOption or CheckFailed where there is none, with the reason.
     """
@@ -75,9 +84,12 @@ def print_block(
         return _of_nothing(kernel, sizes)
     named, _ = canonical(bound)
     offsets = rebased(bound).offsets
-    code = _printed(_Same(text_of(named), named), device, env, block)
     ends = zip((*named.inputs, *named.outputs), (*bound.inputs, *bound.outputs), strict=True)
     own = dict(ends)
+    whole = (n for n in own if evaluate_dim(offsets.get(own[n], 0), sizes) % WIDE == 0)
+    code = _printed(
+        _Same(text_of(named), named), device, env, block, frozenset(whole if aligned else ())
+    )
     return BlockCode(
         code.source,
         code.tile_program,
@@ -89,6 +101,7 @@ def print_block(
         code.threads,
         code.shared_bytes,
         code.dynamic_bytes,
+        code.aligned,
     )
 
 
@@ -117,12 +130,16 @@ class _Same:
 
 
 @lru_cache(maxsize=512)
-def _printed(same: _Same, device: Device, env: ShapeEnv, block: Block | None) -> BlockCode:
-    return printed(thread_block_steps(same.kernel, device, env, {}, block)[-1][1])
+def _printed(
+    same: _Same, device: Device, env: ShapeEnv, block: Block | None, aligned: frozenset[str]
+) -> BlockCode:
+    return printed(thread_block_steps(same.kernel, device, env, {}, block)[-1][1], aligned)
 
 
-def printed(program: TileProgram) -> BlockCode:
-    """The source of a thread block's program. BadOption where it is not printed."""
+def printed(program: TileProgram, aligned: Collection[str] = ()) -> BlockCode:
+    """The source of a thread block's program. BadOption where it is not printed. `aligned`: the
+    tensors that begin where several elements may be loaded at once.
+    """
     for b in program.buffers:
         if why := unprinted(b.dtype):
             raise BadOption(f"{b.name} is not printed: {why}", where=b.name)
@@ -133,11 +150,12 @@ def printed(program: TileProgram) -> BlockCode:
     dynamic = used if used > STATIC_BYTES else 0
     launch = f"kernel[{grid}, {threads}{f', 0, {dynamic}' if dynamic else ''}]({', '.join(names)})"
     return BlockCode(
-        emit(program, names, launch),
+        emit(program, names, launch, aligned),
         program,
         tuple(Tensor(b.name, b.name, held(b.dtype)) for b in tensors),
         grid,
         threads,
         used,
         dynamic,
+        frozenset(aligned),
     )

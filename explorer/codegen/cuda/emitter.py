@@ -20,14 +20,19 @@ from explorer.ir.tile_programs.statements import For, Span
 
 @dataclass(slots=True)
 class Emitter:
-    """`threads` are those of the block; a trip of what is reduced has up to so many statements."""
+    """`threads` are those of the block; a trip of what is reduced has up to so many statements.
+    `aligned`: the tensors that begin where several elements may be loaded at once; `multiples`: of
+    which number a tile variable is one.
+    """
 
     threads: int
     most_statements: int
+    aligned: frozenset[str] = frozenset()
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     expressions: int = 0
     begins: dict[str, int] = field(default_factory=dict)  # of arrays, in what they are parts of
+    multiples: dict[str, int] = field(default_factory=dict)
 
     def line(self, text: str) -> None:
         """A line, as deep as the loops around it."""
@@ -43,6 +48,7 @@ class Emitter:
                 f"{g.variable} = {text}" if g.tile == 1 else f"{g.variable} = ({text}) * {g.tile}"
             )
             inner *= int(g.count)
+            self.multiples[g.variable] = g.tile
 
     def loop(self, s: Span, times: int = 1) -> None:
         """What follows is done for each value of an axis, in order, or for each of so many
@@ -119,6 +125,14 @@ class Emitter:
             self._parts(scalars)
             return f"({text})"
         return self.value(scalars, expr)
+
+    def loaded(self, scalars: Scalars, first: Fetch, count: int) -> list[str]:
+        """The names of so many neighbours in memory, loaded at once."""
+        names = scalars.fresh(count)
+        at = scalars.offset(first)
+        self._parts(scalars)
+        self.line(f"{', '.join(names)} = load{count}({first.buffer.name}, {at})")
+        return names
 
     def store(self, scalars: Scalars, f: Fetch, value: str) -> None:
         """One element becomes a value."""

@@ -60,6 +60,11 @@ class Scalars:
             self.lines.append(f"{self.names[e]} = {right}")
         return self.names[e]
 
+    def fresh(self, count: int) -> list[str]:
+        """So many names that nothing has."""
+        self.count += count
+        return [f"_e{self.tag}_{n}" for n in range(self.count - count, self.count)]
+
     def right(self, e: TileExpr) -> str:
         """The right side of the assignment for an expression."""
         match e:

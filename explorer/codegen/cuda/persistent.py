@@ -238,7 +238,7 @@ def print_program(
 
 def _function(number: int, block: BlockCode, threads: int) -> str:
     arguments = ", ".join(["_block", *(t.local for t in block.tensors)])
-    lines = block_lines(block.tile_program, threads, asked=True)
+    lines = block_lines(block.tile_program, threads, asked=True, aligned=block.aligned)
     body = "\n".join(lines)
     return f"\n@cuda.jit(device=True)\ndef block_{number}({arguments}):\n{body}\n"
 

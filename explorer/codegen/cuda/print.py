@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from explorer.codegen.cuda.emitter import Emitter
 from explorer.codegen.cuda.reductions import begin_shuffle, reduce_, scan, shuffle
@@ -31,6 +31,8 @@ from numba import cuda
 from numba.cuda import libdevice
 from numba.types import boolean, float16, float32, float64
 from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
+
+from explorer.codegen.cuda.object.vector_loads import load4
 """  # of every kernel, whichever of these it needs
 STATEMENTS_ALONE, STATEMENTS_OF_MANY = 256, 16  # of a trip: bounds on compile time, chosen; with 64
 # of many Numba took 1.5 times as long for as many instructions, as LLVM unrolls loops itself
@@ -85,19 +87,24 @@ def statement(e: Emitter, s: Statement) -> None:
     e.depth = start
 
 
-def emit(p: TileProgram, arguments: Sequence[str], launch: str) -> str:
+def emit(
+    p: TileProgram, arguments: Sequence[str], launch: str, aligned: Collection[str] = ()
+) -> str:
     """The source of a program; `arguments` are its tensors in order, `launch` is how it is
-    launched.
+    launched. `aligned`: the tensors that begin where several elements may be loaded at once.
     """
-    lines = ["    _block = int64(uint32(cuda.blockIdx.x))", *block_lines(p, threads_of(p.body))]
+    lines = block_lines(p, threads_of(p.body), aligned=aligned)
+    lines.insert(0, "    _block = int64(uint32(cuda.blockIdx.x))")
     return HEAD.format(launch=launch, arguments=", ".join(arguments)) + "\n".join(lines) + "\n"
 
 
-def block_lines(p: TileProgram, threads: int, asked: bool = False) -> list[str]:
+def block_lines(
+    p: TileProgram, threads: int, asked: bool = False, aligned: Collection[str] = ()
+) -> list[str]:
     """What `threads` threads do for block number `_block` of a program, of which it may need fewer;
     `asked`: it is one of many in a kernel, whose shared memory is what the launch asks for.
     """
-    e = Emitter(threads, STATEMENTS_OF_MANY if asked else STATEMENTS_ALONE)
+    e = Emitter(threads, STATEMENTS_OF_MANY if asked else STATEMENTS_ALONE, frozenset(aligned))
     e.line("_thread = int64(uint32(cuda.threadIdx.x))  # no sign: quotients are cheap")
     if asked:
         e.line("_block = int64(uint32(_block))")

@@ -215,6 +215,12 @@ class _Cuda(SimpleNamespace):
         return self.exchange(memory, at, value) if memory[at] == known else memory[at]
 
 
+def _load4(memory: Memory, at: Any) -> tuple[Any, ...]:
+    if int(at) % 4:
+        raise CheckFailed(f"a thread loads four of {memory.name} from {at} on", where=memory.name)
+    return tuple(memory[int(at) + n] for n in range(4))
+
+
 def _local(size: int, dtype: Any) -> Memory:
     return Memory(_poison(size, dtype.dtype), "registers")
 
@@ -349,6 +355,7 @@ def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
             longlong_as_double=lambda x: np.int64(x).view(np.float64),
         ),
         "globaltimer": cuda.timer,
+        "load4": _load4,
         "_PAUSE": PAUSE,
         "_Or": Or,
         "boolean": Type("bool"),

@@ -15,7 +15,9 @@ from explorer.ir.tile_programs.elements import Fetch
 from explorer.ir.tile_programs.statements import Map, Reduce, Span
 from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
+from explorer.tile.gpu.operands import IN_VECTORS
 
+WIDE = 4  # float32 that are loaded at once
 MOST_LOADED = 16  # points of a map whose values are in registers together; chosen
 NONE: Mapping[str, Affine] = MappingProxyType({})
 Values = dict[str, Affine]
@@ -28,6 +30,9 @@ def unrolled_map(e: Emitter, s: Map) -> None:
     them in any order: none reads what another one stores.
     """
     points = prod(int(x.size) for x in s.spans)
+    if is_vector(s, e.multiples) and isinstance(s.expr, Fetch) and s.expr.buffer.name in e.aligned:
+        vector_map(e, s, s.expr)
+        return
     if points <= MOST_LOADED and not any(x.clip_low or x.clip_high for x in s.spans):
         made: list[tuple[Scalars, Fetch, str]] = []
 
@@ -44,6 +49,39 @@ def unrolled_map(e: Emitter, s: Map) -> None:
         e.store(scalars, moved(s.target, at), e.value(scalars, substitute(s.expr, at)))
 
     each(e, s.spans, point)
+
+
+def is_vector(s: Map, multiples: Mapping[str, int]) -> bool:
+    """Whether the points of the last axis are neighbours in memory that are loaded at once, from a
+    multiple of their number on if their tensor begins at one; variables may be `multiples` of a
+    number themselves.
+    """
+    match s:
+        case Map(expr=Fetch(buffer, offset, ()), spans=(*_, last)) if last.size == WIDE:
+            in_memory = buffer.kind in ("input", "constant") and buffer.dtype in IN_VECTORS
+            begin = offset.substitute({last.axis: last.base})
+            steps = (*(f * multiples.get(name, 1) for name, f in begin.terms), begin.const)
+            plain = not any(x.clip_low or x.clip_high for x in s.spans)
+            whole = all(isinstance(n, int) and n % WIDE == 0 for n in steps)
+            return plain and in_memory and offset.factor(last.axis) == 1 and whole
+    return False
+
+
+def vector_map(e: Emitter, s: Map, source: Fetch) -> None:
+    """All rows are loaded before any is stored, each of them at once."""
+    *rows, last = s.spans
+    made: list[tuple[Scalars, Fetch, str]] = []
+
+    def load(scalars: Scalars, at: Values) -> None:
+        first = moved(source, {**at, last.axis: last.base.substitute(at)})
+        names = e.loaded(scalars, first, WIDE)
+        for n, name in enumerate(names):
+            target = moved(s.target, {**at, last.axis: last.base.substitute(at) + n})
+            made.append((scalars, target, name))
+
+    each(e, tuple(rows), load)
+    for scalars, target, name in made:
+        e.store(scalars, target, name)
 
 
 def unrolled_reduce(e: Emitter, s: Reduce) -> None:

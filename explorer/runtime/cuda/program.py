@@ -28,6 +28,7 @@ from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.planning.allocations import straights
 from explorer.runtime.planning.plan import Plan
 
+LOADED_BYTES = 16  # that a thread loads at once, from a multiple on
 ALIGNED_BYTES = 256  # where a value begins: what CUDA's own allocations keep to
 OPERATIONS = (
     *("RUN", "WAIT", "BARRIER", "LOOK", "BRANCH", "LOOP", "LET", "NEXT", "STORE", "COPY"),
@@ -68,14 +69,27 @@ class DeviceProgram:
         for s in plan.schedules.values():
             if why := deadlock(s.programs):
                 raise CheckFailed(f"{program.name} would wait for ever: {why}")
-        self.blocks = dict(self._printed())
+        self.blocks = dict(self._printed(aligned=True))
+        self.steps = assemble(self._given())
+        _check_steps(self.steps)
+        if not self._is_aligned():
+            self.blocks = dict(self._printed(aligned=False))
         functions = dict.fromkeys(code.function for code in self.blocks.values())
         number = {function: n for n, function in enumerate(functions)}
         self.kernels = {name: number[code.function] for name, code in self.blocks.items()}
-        self.steps = assemble(self._given())
-        _check_steps(self.steps)
 
-    def _printed(self) -> Iterator[tuple[str, BlockCode]]:
+    def _is_aligned(self) -> bool:
+        """Whether every tensor begins where a thread may load several elements at once, also where
+        it is another row in each trip of a loop.
+        """
+        operators = [self.operators[name] for name in self.blocks]
+        begins = [self.address(v) for o in operators for v in (*o.args, *o.results)]
+        for step in self.steps:
+            if isinstance(step, LaunchCode):
+                begins += [n for p in step.pointers for n in (p.step, p.begin, p.apart)]
+        return all(n % LOADED_BYTES == 0 for n in begins)
+
+    def _printed(self, aligned: bool) -> Iterator[tuple[str, BlockCode]]:
         """The code of every operator that has tasks, by its name."""
         for s in self.plan.schedules.values():
             shares = (share for program in s.placement.programs for share in program)
@@ -83,7 +97,7 @@ class DeviceProgram:
                 found = s.facts.operators[position]
                 call, block = self.operators[found.name].call, found.kernel(kernel).block
                 code = print_block(
-                    call.kernel, self.device, self.program.env, self.plan.sizes, block
+                    call.kernel, self.device, self.program.env, self.plan.sizes, block, aligned
                 )
                 yield found.name, code
 

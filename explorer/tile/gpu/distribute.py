@@ -77,12 +77,27 @@ def threads_in(block: Block, device: Device) -> int:
     return min(max(block.threads, device.lanes), device.block_threads)
 
 
-def one_by_one(s: Map | Reduce | Scan, threads: int, along: int = 0) -> Statement:
-    """A statement whose points are dealt out one by one, the last axis to neighbours first: at most
-    `along` threads go along it, 0: as many as there are.
-    """
+def one_by_one(s: Map | Reduce | Scan, threads: int) -> Statement:
+    """A statement whose points are dealt out one by one, the last axis to neighbours first."""
     kept = tuple(x for x in s.spans if x.size == 1)
-    return _dealt(replace(s, spans=kept), [x for x in s.spans if x.size != 1], threads, along)
+    return _dealt(replace(s, spans=kept), [x for x in s.spans if x.size != 1], threads)
+
+
+def copied(s: Map, spans: Sequence[Span], threads: int, along: int, wide: int) -> Statement:
+    """A map over more spans, dealt out: at most `along` threads go along the last one, 0: as many
+    as there are, and each has `wide` points of it at once.
+
+    for i < 8, j < 32 on threads: xs[j, i] = x[i, j]
+    ->
+    for i < 8, j' < 8 on threads: xs[j, i] = x[i, j] for j in 4 j' .. 4 j' + 4, unrolled
+    """
+    if wide == 1:
+        return _dealt(s, spans, threads, along)
+    *others, last = spans
+    group = Span(f"{last.axis}_w", Affine(), int(last.size) // wide, int(last.size) // wide)
+    own = Span(last.axis, last.base + var(group.axis) * wide, wide, last.extent)
+    body = replace(s, spans=(*s.spans, own), form=UNROLLED)
+    return _dealt(body, [*others, group], threads, along)
 
 
 def placed(s: Statement, threads: int) -> Statement:

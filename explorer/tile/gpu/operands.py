@@ -12,6 +12,7 @@ from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.traversal import affines
 
+IN_VECTORS = frozenset({"float32"})  # what is loaded several at once; the others are rarely copied
 VECTOR_BYTES = 16  # that a thread loads at once at most; PTX ISA, section 9.7.9: v4.f32 of ld
 
 

@@ -107,14 +107,14 @@ def _copy(s: Statement) -> _Copy | None:
     if not isinstance(s, For) or s.threads is None:
         return None
     loops, body = dealt(s)
-    if len(body) != 1 or not isinstance(body[0], Map) or body[0].form is not None:
+    if len(body) != 1 or not isinstance(body[0], Map) or body[0].form not in (None, UNROLLED):
         return None
     m = body[0]
     if is_stored_otherwise(m.target.buffer.dtype) or m.target.buffer.kind != "scratch":
         return None
     if any(f.buffer.kind not in ("input", "constant") for f in fetches(m.expr)):
         return None
-    if any(x.size != 1 or x.clip_low or x.clip_high for x in m.spans):
+    if any((x.size != 1 and m.form is None) or x.clip_low or x.clip_high for x in m.spans):
         return None
     places, own, values, total = list[For](), list[Span](), dict[str, Affine](), 1
     for loop in loops:
@@ -126,15 +126,20 @@ def _copy(s: Statement) -> _Copy | None:
         values[x.axis] = x.base + var(place) + var(mine) * count
         places.append(For(Span(place, Affine(), count, count), (), Threads(count)))
         own.append(Span(mine, Affine(), rounds, rounds))
+    kept = list[Span]()
+    for x in m.spans:  # from 0 on: where they begin is in the values
+        point = f"{x.axis}_e"
+        values[x.axis] = x.base.substitute(values) + var(point)
+        kept.append(Span(point, Affine(), x.size, x.size))
+        total *= int(x.size)
     if total > MOST_OWN_ELEMENTS:
         return None
     room = Buffer(f"{m.target.buffer.name}_next", "scratch", total, m.target.buffer.dtype, REGISTER)
     at, step = Affine(), total
-    for x in own:
+    for x in (*own, *kept):
         step //= int(x.size)
         at = at + var(x.axis) * step
     moved_map = replace(
         m, target=moved(m.target, values), expr=substitute(m.expr, values), form=UNROLLED
     )
-    kept = tuple(replace(x, base=x.base.substitute(values)) for x in m.spans)
     return _Copy(tuple(places), moved_map, (*own, *kept), Fetch(room, at), room)

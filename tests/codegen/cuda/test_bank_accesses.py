@@ -117,6 +117,7 @@ def thread(code: BlockCode, number: int, block: int = 0) -> list[tuple[Any, ...]
     floats = dict.fromkeys(("float16", "float32", "float64"), np.float32)
     known: dict[str, Any] = {"cuda": cuda, "math": math, "boolean": bool, "_trips": counted}
     known |= {**whole, **floats, "libdevice": Anything()}
+    known["load4"] = lambda array, at: tuple(array[at + n] for n in range(4))
     with np.errstate(all="ignore"):
         exec(compile(tree, "<block>", "exec"), known)
         known["kernel"](*(Recorder(t.local, trips, seen) for t in code.tensors))

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.tile.gpu.banks.asked import Asked, Steps, elements
+from explorer.tile.gpu.banks.asked import REMEMBERED_VALUES, Asked, Steps, elements
 from explorer.tile.gpu.banks.requests import WARP
 from explorer.tile.gpu.distribute import shares
 from explorer.tile.gpu.prefetch import MOST_OWN_ELEMENTS
@@ -23,9 +24,31 @@ APART = (1, 2, 4, 8, 16)  # banks by which rows may follow each other: divisors 
 
 
 @dataclass(frozen=True, slots=True)
+class Costs:
+    """What a device takes: for a transaction from the nearest memory that units share, at a unit's
+    part of its bandwidth, of how many bytes it is, and how many warps ask in a cycle.
+    """
+
+    transaction_cycles: float
+    transaction_bytes: int
+    schedulers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """How a copy is dealt out: at most `along` lanes go along a row of memory, 0: as many as there
+    are, and each takes `wide` neighbours at once.
+    """
+
+    along: int = 0
+    wide: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """What fills an array: loops of `sizes` points over `threads` threads, the last one fastest,
-    with the steps of each in the array and in memory, elements of `item_bytes` there; `times` over.
+    with the steps of each in the array and in memory, elements of `item_bytes` there, of which at
+    most `wide` can be loaded at once; `times` over.
     """
 
     sizes: tuple[int, ...]
@@ -34,49 +57,59 @@ class Copy:
     item_bytes: int
     threads: int
     times: int
+    wide: int = 1
 
-    def lanes(self, along: int) -> tuple[tuple[int, ...], int]:
-        """The threads of each loop where at most `along` go along the last one, 0: as many as
-        there are; and the points of a thread.
+    def dealt(self, lanes: Lanes) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """The points of each loop, the threads that it is dealt out to, and how often each of them
+        comes.
         """
-        counts = shares(self.sizes, self.threads, along)
-        return counts, prod(-(-n // c) for n, c in zip(self.sizes, counts, strict=True))
+        sizes = (*self.sizes[:-1], self.sizes[-1] // lanes.wide)
+        counts = shares(sizes, self.threads, lanes.along)
+        rounds = prod(-(-n // c) for n, c in zip(sizes, counts, strict=True))
+        return sizes, counts, rounds
 
-    def is_even(self, counts: Sequence[int]) -> bool:
-        """Whether all threads of those counts have as many points."""
-        return all(n % c == 0 for n, c in zip(self.sizes, counts, strict=True))
+    def is_even(self, lanes: Lanes) -> bool:
+        """Whether all threads have as many points."""
+        sizes, counts, _ = self.dealt(lanes)
+        return all(n % c == 0 for n, c in zip(sizes, counts, strict=True))
 
-    def transactions(self, along: int, unit_bytes: int) -> int:
-        """Of so many bytes, that all warps ask memory for."""
-        counts, rounds = self.lanes(along)
-        at = elements(tuple(zip(counts, self.there, strict=True))) * self.item_bytes // unit_bytes
+    def steps(self, of: Sequence[int], lanes: Lanes) -> Steps:
+        """Of the loops over threads, in the array or in memory."""
+        _, counts, _ = self.dealt(lanes)
+        return tuple(zip(counts, (*of[:-1], of[-1] * lanes.wide), strict=True))
+
+    def cycles(self, lanes: Lanes, costs: Costs) -> float:
+        """That all warps take to ask memory, and that its transactions take."""
+        at = elements(self.steps(self.there, lanes)) * self.item_bytes // costs.transaction_bytes
         warps = range(0, len(at), WARP)
-        return self.times * rounds * sum(len(set(at[n : n + WARP].tolist())) for n in warps)
+        moved = sum(len(set(at[n : n + WARP].tolist())) for n in warps)
+        turns = len(warps) / costs.schedulers
+        return self.times * self.dealt(lanes)[2] * (costs.transaction_cycles * moved + turns)
 
-    def asked(self, a: Asked, along: int) -> Asked:
+    def asked(self, a: Asked, lanes: Lanes) -> Asked:
         """The store of the copy with its lanes like that."""
-        counts, rounds = self.lanes(along)
-        lanes: Steps = tuple(zip(counts, self.here, strict=True))
-        return replace(a, lanes=lanes, times=self.times * rounds)
+        own: Steps = ((lanes.wide, self.here[-1]),) if lanes.wide > 1 else ()
+        times = self.times * self.dealt(lanes)[2]
+        return replace(a, lanes=self.steps(self.here, lanes), own=own, times=times)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A way to lay an array out: rows `pitch` long are `pad` elements farther apart, and at most
-    `along` lanes copy along a row, 0: as many as there are. `cycles`: what all warps of a block
-    wait for it, turns to ask and transactions of the copy included.
+    """A way to lay an array out: rows `pitch` long are `pad` elements farther apart, and what fills
+    it is dealt out like `lanes`. `cycles`: what all warps of a block wait for it, turns to ask and
+    transactions of the copy included.
     """
 
     pitch: int
     pad: int
-    along: int
+    lanes: Lanes
     size: int
     cycles: float
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing is done."""
-        return not self.pad and not self.along
+        return not self.pad and self.lanes == Lanes()
 
 
 def layouts(asked: Sequence[Asked], copy: Copy | None, device: Device) -> tuple[Layout, ...]:
@@ -84,59 +117,83 @@ def layouts(asked: Sequence[Asked], copy: Copy | None, device: Device) -> tuple[
     first, of several the smallest, up to the plain one; those after one that nothing can be better
     than are not looked at.
     """
-    found = sorted(_layouts(asked, copy, device), key=lambda x: (x.cycles, x.size, bool(x.along)))
+    near = next(m for m in device.levels if m.shared)
+    each = device.transaction_bytes * device.clock_ghz / device.each_gb_per_s(near)
+    costs = Costs(each, device.transaction_bytes, max(1, device.schedulers))
+    nameless = replace(asked[0].buffer, name="")
+    return _weighed(tuple([replace(a, buffer=nameless) for a in asked]), copy, costs)
+
+
+@lru_cache(maxsize=REMEMBERED_VALUES)
+def _weighed(asked: tuple[Asked, ...], copy: Copy | None, costs: Costs) -> tuple[Layout, ...]:
+    """Arrays of many blocks that are weighed are filled and read alike."""
+    found = sorted(_layouts(asked, copy, costs), key=lambda x: (x.cycles, x.size, x.lanes.along))
     return tuple(found[: 1 + next(n for n, x in enumerate(found) if x.is_plain)])
 
 
-def _layouts(asked: Sequence[Asked], copy: Copy | None, device: Device) -> Iterator[Layout]:
+def _layouts(asked: Sequence[Asked], copy: Copy | None, costs: Costs) -> Iterator[Layout]:
     size = int(asked[0].buffer.size)
-    plain = Layout(1, 0, 0, size, _cycles(asked, copy, 0, device))
-    yield plain
-    if all(a.is_best for a in asked):
-        return
-    pitches = _pitches(asked, size)
-    for along in _along(copy, device):
-        moved = [copy.asked(a, along) if copy and a.store else a for a in asked] if along else asked
-        if along:
-            yield replace(plain, along=along, cycles=_cycles(moved, copy, along, device))
-        for pitch in pitches:
-            rows = -(-size // pitch)
-            for pad in sorted({_pad(pitch, n) for n in APART} - {0}):
-                there = [a.padded(pitch, pad) for a in moved]
-                cycles = _cycles(there, copy, along, device)
-                yield Layout(pitch, pad, along, size + pad * (rows - 1), cycles)
-                if all(a.is_best for a in there):
+    ways = list(_ways(copy, costs))
+    loads, stores = [a for a in asked if not a.store], [a for a in asked if a.store]
+    best = all(a.is_best for a in asked)
+    pitches = [] if best and len(ways) == 1 else _pitches(asked, size)
+    rows = [
+        (1, 0),
+        *((n, pad) for n in pitches for pad in sorted({_pad(n, k) for k in APART} - {0})),
+    ]
+    read = {row: _priced(loads, row, costs) for row in rows}
+    for lanes in ways:
+        moved = [copy.asked(a, lanes) for a in stores] if copy else stores
+        asking = copy.cycles(lanes, costs) if copy else 0.0
+        met = 0  # the length of rows with which nothing can be better
+        for pitch, pad in rows:
+            if pitch == met:
+                continue
+            written = _priced(moved, (pitch, pad), costs)
+            cycles = asking + read[pitch, pad][0] + written[0]
+            yield Layout(pitch, pad, lanes, size + pad * (-(-size // pitch) - 1), cycles)
+            if read[pitch, pad][1] and written[1]:
+                if not pad:
                     break
+                met = pitch
 
 
-def _cycles(asked: Sequence[Asked], copy: Copy | None, along: int, device: Device) -> float:
-    """Of all accesses, each with the turn that a warp takes to ask, and of what the copy takes from
-    the nearest memory that units share, at a unit's part of its bandwidth.
+def _priced(asked: Sequence[Asked], row: tuple[int, int], costs: Costs) -> tuple[float, bool]:
+    """The cycles of accesses to rows so long that are so much farther apart, and whether no other
+    rows could serve them faster.
     """
-    total = sum(a.cycles + a.turns / max(1, device.schedulers) for a in asked)
-    if copy is None:
-        return total
-    near = next(m for m in device.levels if m.shared)
-    each = device.transaction_bytes * device.clock_ghz / device.each_gb_per_s(near)
-    return total + each * copy.transactions(along, device.transaction_bytes)
+    there = [a.padded(*row) for a in asked] if row[1] else asked
+    return _cycles(there, costs), all(a.is_best for a in there)
 
 
-def _along(copy: Copy | None, device: Device) -> Iterator[int]:
-    """Lanes that may copy along a row: all, or whole transactions, where a thread has no more
-    points then than it brings at once, and as even a part as before.
+def _cycles(asked: Sequence[Asked], costs: Costs) -> float:
+    """Of all accesses, each with the turn that a warp takes to ask."""
+    return sum(a.cycles + a.turns / costs.schedulers for a in asked)
+
+
+def _ways(copy: Copy | None, costs: Costs) -> Iterator[Lanes]:
+    """How a copy may be dealt out: all lanes along a row, or whole transactions, one by one or
+    several neighbours at once; where a thread has no more points then than it brings at once, and
+    as even a part as before.
     """
-    yield 0
+    plain = Lanes()
+    yield plain
     if copy is None or copy.there[-1] != 1:
         return
-    counts, rounds = copy.lanes(0)
-    along = max(1, device.transaction_bytes // copy.item_bytes)
-    while along < counts[-1]:
-        mine, points = copy.lanes(along)
-        if points <= max(rounds, MOST_OWN_ELEMENTS) and (
-            not copy.is_even(counts) or copy.is_even(mine)
-        ):
-            yield along
-        along *= 2
+    even, most = copy.is_even(plain), max(copy.dealt(plain)[2], MOST_OWN_ELEMENTS)
+    for wide in dict.fromkeys((copy.wide, 1)):
+        along = max(1, costs.transaction_bytes // (copy.item_bytes * wide))
+        widest = copy.dealt(Lanes(0, wide))[1][-1]
+        found = list[Lanes]()
+        while along < widest or (wide > 1 and along // 2 < widest):
+            lanes = Lanes(along if along < widest else 0, wide)
+            points = copy.dealt(lanes)[2] * wide
+            if points <= most and (not even or copy.is_even(lanes)):
+                found.append(lanes)
+            along *= 2
+        yield from found
+        if found:
+            return
 
 
 def _pitches(asked: Sequence[Asked], size: int) -> list[int]:

@@ -9,7 +9,7 @@ s[i] = sum[k] xs[36 k + i] ...
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TypeAlias
@@ -17,14 +17,14 @@ from typing import TypeAlias
 from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import ITEM_BYTES
-from explorer.ir.tile_programs.elements import Buffer, Fetch
-from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr
+from explorer.ir.tile_programs.program import Grid, TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Scan, Statement
 from explorer.ir.tile_programs.traversal import dealt, threads_of, with_element, with_loads
 from explorer.tile.gpu.banks.asked import Inside, asked_of, axes_of, is_shared, walked
-from explorer.tile.gpu.banks.policy import Copy, Layout, layouts
-from explorer.tile.gpu.distribute import one_by_one
-from explorer.tile.gpu.operands import operands, step_along
+from explorer.tile.gpu.banks.policy import Copy, Lanes, Layout, layouts
+from explorer.tile.gpu.distribute import copied
+from explorer.tile.gpu.operands import IN_VECTORS, VECTOR_BYTES, operands, step_along
 from explorer.tile.verify import room_bytes, shared_bytes
 
 Chosen: TypeAlias = Mapping[str, tuple[Buffer, Layout]]  # by name: the array as it is then
@@ -68,12 +68,12 @@ def _copies(p: TileProgram, threads: int) -> dict[str, Copy]:
     found: dict[str, list[Copy | None]] = {}
     for s, around in walked(p.body, ()):
         if isinstance(s, Map | Reduce | Scan) and is_shared(s.target.buffer):
-            copy = _copy(s, around, threads) if isinstance(s, Map) else None
+            copy = _copy(s, around, threads, p.grid) if isinstance(s, Map) else None
             found.setdefault(s.target.buffer.name, []).append(copy)
     return {name: one for name, (one, *more) in found.items() if one is not None and not more}
 
 
-def _copy(s: Map, around: tuple[Inside, ...], threads: int) -> Copy | None:
+def _copy(s: Map, around: tuple[Inside, ...], threads: int, grid: Sequence[Grid]) -> Copy | None:
     read = operands(s.expr)
     mine = [x for x in around if x.count]
     if s.form is not None or len(read) != 1 or read[0].expr != s.expr or not mine:
@@ -89,8 +89,28 @@ def _copy(s: Map, around: tuple[Inside, ...], threads: int) -> Copy | None:
     times = prod(int(x.span.size) for x in around if not x.count)
     return Copy(
         tuple(map(int, sizes)), tuple(map(int, here)), tuple(map(int, there)),
-        ITEM_BYTES[load.buffer.dtype], threads, times,
+        ITEM_BYTES[load.buffer.dtype], threads, times, _wide(s.expr, around, grid),
     )  # fmt: skip
+
+
+def _wide(expr: TileExpr, around: tuple[Inside, ...], grid: Sequence[Grid]) -> int:
+    """How many elements of a row in memory are loaded at once at most: none of several is past an
+    edge, or begins elsewhere than at a multiple. A tile variable is a multiple of its tile.
+    """
+    last = around[-1].span
+    if not isinstance(expr, Fetch) or expr.dynamic or last.clip_low or last.clip_high:
+        return 1
+    wide = VECTOR_BYTES // ITEM_BYTES[expr.buffer.dtype]
+    begins = [*around[:-1], replace(around[-1], span=replace(last, size=1))]
+    rest, left = list[object](), expr.offset
+    for x in reversed(begins):
+        step = left.factor(x.span.axis)
+        left = left.without({x.span.axis}) + x.span.base * step
+        rest += [step] if x.span.size != 1 else []
+    tiles = {g.variable: g.tile for g in grid}
+    numbers = (*rest, *(f * tiles.get(name, 1) for name, f in left.terms), left.const, last.size)
+    whole = all(isinstance(n, int) and n % wide == 0 for n in numbers)
+    return wide if whole and expr.buffer.dtype in IN_VECTORS else 1
 
 
 def _of(s: Statement, around: tuple[Inside, ...], chosen: Chosen, threads: int) -> Statement:
@@ -103,9 +123,8 @@ def _of(s: Statement, around: tuple[Inside, ...], chosen: Chosen, threads: int) 
             own = tuple(Inside(x.span, x.threads.count if x.threads else 1) for x in loops)
             made = tuple(_of(x, (*around, *own), chosen, threads) for x in body)
             match made:
-                case [Map() as copy] if along := _along(copy, chosen):
-                    spans = (*copy.spans, *(x.span for x in loops))
-                    return one_by_one(replace(copy, spans=spans), threads, along)
+                case [Map() as copy] if (lanes := _lanes(copy, chosen)) != Lanes():
+                    return copied(copy, [x.span for x in loops], threads, lanes.along, lanes.wide)
             for loop in reversed(loops):
                 made = (replace(loop, body=made),)
             return made[0]
@@ -122,9 +141,9 @@ def _of(s: Statement, around: tuple[Inside, ...], chosen: Chosen, threads: int) 
     return s
 
 
-def _along(copy: Map, chosen: Chosen) -> int:
+def _lanes(copy: Map, chosen: Chosen) -> Lanes:
     found = chosen.get(copy.target.buffer.name)
-    return found[1].along if found is not None else 0
+    return found[1].lanes if found is not None else Lanes()
 
 
 def _padded(f: Fetch, bases: Mapping[str, Affine], wide: Buffer, y: Layout) -> Fetch:
