@@ -1,7 +1,7 @@
 """Operators on a data-sheet device: rKernels from grids of thread blocks, and units from how many
 blocks a multiprocessor holds (Rammer, section 4.2).
 
-A vEU is a place for a resident block; a multiprocessor has as many as let all operators together
+A vEU is a place for a resident block; a multiprocessor has as many as let the wall of all operators
 end first, each with a grid of whose blocks it holds that many. How long a block takes depends on
 how many run beside it; a schedule needs one number, so it is that of its wave: with all blocks of
 the operators that do not need each other, at most as many as there are units. What other waves do
@@ -19,6 +19,7 @@ from explorer.devices.model import Device
 from explorer.rammer.model import Facts, RKernel, ROperator, VDevice
 from explorer.rammer.policies.topological_levels import waves
 
+MOST_WAYS = 4  # numbers of resident blocks whose walls are laid; chosen
 AS_FAST_RATIO = 1.05  # of such grids the one that takes least of the device; chosen
 
 
@@ -53,10 +54,10 @@ def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 0) -> Pai
     return Pair(min(fast, key=lambda b: b.area_us(device)), min(area, key=lambda x: x[0])[1])
 
 
-def held_by(runs: Sequence[Sequence[Gridded]], device: Device) -> int:
-    """How many blocks share a multiprocessor so that all operators, one after the other, end first;
-    of such numbers the least, for blocks beside each other take turns. A grid is out of which it
-    does not hold so many.
+def held_each(runs: Sequence[Sequence[Gridded]], device: Device) -> list[int]:
+    """How many blocks may share a multiprocessor, that with which all operators, one after the
+    other, end first in front; of such numbers the least, for blocks beside each other take turns.
+    With one of them grids are out of which it does not hold so many.
     """
     every = Counter(id(o.grids) for run in runs for o in run if o.grids)
     known = {id(o.grids): o.grids for run in runs for o in run if o.grids}
@@ -71,17 +72,33 @@ def held_by(runs: Sequence[Sequence[Gridded]], device: Device) -> int:
             for g, times in every.items()
         )
 
-    return min(counts, key=total_us, default=1)
+    return sorted(counts, key=total_us) or [1]
+
+
+def vdevices_of(
+    runs: Sequence[Sequence[Gridded]], device: Device, alone: bool = False, units: int = 0
+) -> tuple[VDevice, ...]:
+    """The units that a device may have for some runs, the ones that are estimated to be best first:
+    an estimate knows neither who waits for whom nor who runs beside, which a wall does.
+    """
+    held = held_each(runs, device)[:MOST_WAYS]
+    return tuple(dict.fromkeys(_vdevice(runs, device, n, alone, units) for n in held))
 
 
 def vdevice_of(
     runs: Sequence[Sequence[Gridded]], device: Device, alone: bool = False, units: int = 0
 ) -> VDevice:
+    """Those that are estimated to be best."""
+    return vdevices_of(runs, device, alone, units)[0]
+
+
+def _vdevice(
+    runs: Sequence[Sequence[Gridded]], device: Device, held: int, alone: bool, units: int
+) -> VDevice:
     """The units of a device for some runs: multiprocessors by resident blocks, and no more than the
     widest wave has blocks for. No grid is offered that would leave all others fewer. `alone`: only
     the fastest may be chosen; `units`: as many as asked, not 0.
     """
-    held = held_by(runs, device)
     crowds = (_crowds(run, _pairs(run, device, held), alone) for run in runs)
     widest = max((n for crowd in crowds for both in crowd for n in both), default=1)
     held = max(1, min(held, -(-widest // device.units)))

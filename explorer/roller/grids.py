@@ -5,7 +5,7 @@ moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -35,6 +35,9 @@ from explorer.tile.verify import level_problem
 
 BESIDE = (2, 4)  # blocks of a kernel that a multiprocessor is to hold; chosen
 GROWN_RESULTS = 4  # of the construction that are looked at: a bound on search time, chosen
+HELD = (1, 2, 3, 4)  # blocks of a multiprocessor, for which waves are counted; chosen
+FULL_SHARE = 0.8  # of the places of all waves, with which no fuller grid is looked for; chosen
+GROWN_RATIO = 4  # that a block may be larger along an axis; chosen
 RESIDENT_SHARE = 0.5  # of a shared cache may be one operand that stays in it; chosen
 
 
@@ -101,16 +104,58 @@ class _Blocks:
             for wide in self._wider(block):
                 for fits in fitting_each(self.kernel, wide, env, self.device, self._rooms()):
                     blocks.setdefault(fits, label)
-        found = []
-        for block, label in blocks.items():
-            program = unsynced(self.kernel, block, env, self.device)
-            if level_problem(program, self.device):
-                continue
-            demand = demand_of(program, self.device)
-            near = self._moved(block)
-            moved = near, min(near, self.far_bytes / demand.grid)
-            found.append(thread_blocks(self.device, label, demand, moved, block))
+        found = [b for block, label in blocks.items() if (b := self._of(block, label)) is not None]
+        for block, label in dict.fromkeys(self._fuller(found)):
+            more = None if block in blocks else self._of(block, label)
+            found += [] if more is None else [more]
         return tuple(found)
+
+    def _of(self, block: Block, label: str) -> ThreadBlocks | None:
+        """What a block does and moves; None where the device has no room for it."""
+        program = unsynced(self.kernel, block, ShapeEnv(), self.device)
+        if level_problem(program, self.device):
+            return None
+        demand = demand_of(program, self.device)
+        near = self._moved(block)
+        moved = near, min(near, self.far_bytes / demand.grid)
+        return thread_blocks(self.device, label, demand, moved, block)
+
+    def _fuller(self, grids: Sequence[ThreadBlocks]) -> Iterator[tuple[Block, str]]:
+        """Neighbours of the best block whose last wave is fuller, for each number of blocks that a
+        multiprocessor may hold: 320 blocks take two waves of 240 places, where 210 that are larger
+        along one axis take one. Roller's construction knows no waves, so that its tiles may miss
+        one by little, and another balance of the same hardware meet it.
+        """
+        axes = {a.name: evaluate_dim(a.extent, {}) for a in stores(self.kernel)[-1].axes}
+        for held in HELD:
+            fits = [b for b in grids if b.resident(self.device) >= held]
+            best = min(fits, key=lambda b: b.whole_us(self.device, held), default=None)
+            if best is None or best.block is None:
+                continue
+            places = held * self.device.units
+            waves = -(-best.grid // places)
+            if waves == 1 or best.grid >= FULL_SHARE * waves * places:
+                continue
+            for a, n in best.block.tile:
+                others = best.grid // -(-axes[a] // n)
+                most = (waves - 1) * places // max(1, others)
+                size = -(-axes[a] // max(1, most))
+                if most and n < size <= GROWN_RATIO * n:
+                    yield self._grown(best.block, a, size), best.label
+
+    def _grown(self, block: Block, axis: str, size: int) -> Block:
+        """A block that is larger along one axis of its output: by more threads or, where there may
+        not be so many, by more points of each.
+        """
+        before = dict(block.tile)[axis]
+        tile = tuple((a, size if a == axis else n) for a, n in block.tile)
+        threads = -(-block.threads * size // before)
+        if threads <= self.device.block_threads:
+            return replace(block, tile=tile, threads=threads)
+        mine = {a for a, (out, _) in all_axes(self.kernel).items() if out == axis}
+        times = -(-size // before)
+        register = tuple((a, n * times if a in mine else n) for a, n in block.register)
+        return replace(block, tile=tile, register=register)
 
     def _wider(self, block: Block) -> Iterator[Block]:
         """The block and, of a reduction that is no contraction, one with a warp for each result, or

@@ -15,12 +15,14 @@ from explorer.rammer.sheets import pair_of
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.shrink import finer
 from explorer.roller.grids import grids
+from explorer.roller.thread_block import thread_block_steps
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.rewrites import unsynced
 from explorer.tile.verify import shared_bytes
-from tests.codegen.cases import softmax, specs
+from tests.codegen.cases import ENV, linear, softmax, specs
 from tests.codegen.test_scans import fold
 from tests.roller.operators import KERNELS, lookup, matmul, relu
+from tests.tile.gpu.blocks import SMALL, is_right
 
 V100 = device("v100")
 
@@ -38,7 +40,8 @@ def test_every_kernel_has_grids_that_fit_every_sheet(kernel, name):
         assert 1 <= b.resident(sheet) <= sheet.unit_blocks
 
 
-def test_grids_are_rollers_cut_finer_and_as_they_were():
+def test_grids_are_rollers_cut_finer_and_as_they_were(monkeypatch):
+    monkeypatch.setattr("explorer.roller.grids._Blocks._fuller", lambda *_: iter(()))
     made = construct(matmul(1, 1024, 256), V100).results[0]
     found = {b.grid for b in grids(normalise(matmul(1, 1024, 256)), V100)}
     assert made.grid == 128 and made.shrunk_from and found == {128, 16}
@@ -145,3 +148,32 @@ def test_rows_that_are_looked_up_are_what_moves() -> None:
     far = V100.all_gb_per_s(V100.levels[-1]) * 1e3
     for b in grids(normalise(lookup(16, 32, 1 << 20)), V100):
         assert b.grid * b.memory_us * far <= 4 * 16 * 32 * 4
+
+
+HELD = (1, 2, 3, 4)
+TWO_WAVES = (matmul(320, 64, 512), matmul(1, 1024, 512), matmul(257, 100, 300))
+
+
+@pytest.mark.parametrize("kernel", TWO_WAVES, ids=lambda k: k.name)
+def test_neighbours_fill_the_last_wave(kernel, monkeypatch):
+    """However many blocks a multiprocessor holds, none ends later for them."""
+    found = grids(normalise(kernel), V100)
+    monkeypatch.setattr("explorer.roller.grids._Blocks._fuller", lambda *_: iter(()))
+    plain = grids(normalise(kernel), V100)
+    assert found[: len(plain)] == plain
+    for held in HELD:
+        now, before = (
+            min(b.whole_us(V100, held) for b in some if b.resident(V100) >= held)
+            for some in (found, plain)
+        )
+        assert now <= before
+
+
+@pytest.mark.parametrize("c", [linear(40, 24, 16, "relu", {}), softmax(7, 33, {})])
+def test_blocks_of_neighbours_are_right(c):
+    k = normalise(c.kernel)
+    plain = {b.block for b in grids(k, SMALL)}
+    assert len(plain) > 1
+    for block in plain:
+        program = thread_block_steps(k, SMALL, ENV, {}, block)[-1][1]
+        assert is_right(c, program), block

@@ -168,8 +168,8 @@ class Planner:
         counters.add("walls_planned")
         sizes = known_sizes(self.program.words, sizes)
         extents = self.extents(sizes)
-        units, every = self.run_facts.of(self.runs, sizes, extents)
-        schedules, ways = self.recursions(self._schedules(self.runs, every), units)
+        units, laid = self._laid(self.runs, sizes, extents)
+        schedules, ways = self.recursions(laid, units)
         schedules, groups = self.groups(schedules, units, self.host(sizes, extents))
         walls = schedules, self.direct, extents, units, self, ways, groups
         return Plan(self.program, sizes, *walls)
@@ -242,7 +242,17 @@ class Planner:
     ) -> Mapping[str, Schedule]:
         """The schedules of some straight runs alone."""
         runs = [run for run in self.runs if run.key in keys]
-        return self._schedules(runs, self.run_facts.of(runs, sizes, extents)[1])
+        return self._laid(runs, sizes, extents)[1]
+
+    def _laid(
+        self, runs: Sequence[Run], sizes: Sizes, extents: Extents
+    ) -> tuple[VDevice, Mapping[str, Schedule]]:
+        """The units and the schedules of the way whose walls end first; the first of such."""
+        ways = [
+            (units, self._schedules(runs, every))
+            for units, every in self.run_facts.of(runs, sizes, extents)
+        ]
+        return min(ways, key=lambda way: sum(s.wall.total_us for s in way[1].values()))
 
     def _schedules(self, runs: Sequence[Run], every: Sequence[Facts]) -> Mapping[str, Schedule]:
         return {

@@ -216,7 +216,7 @@ def test_every_element_of_an_output_has_one_thread(blocks: dict[str, BlockCode])
     every: list[int] = []
     for block in range(code.grid):
         ((_, (index, owner)),) = accesses(code, block).owners.items()
-        assert set(owner.tolist()) == set(range(code.threads))
+        assert set(owner.tolist()) <= set(range(code.threads))  # some may copy alone
         every += index.tolist()
     assert sorted(every) == list(range(len(every)))
 

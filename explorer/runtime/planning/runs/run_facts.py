@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from explorer.grinder import OperatorTask, UProgram
@@ -33,12 +33,15 @@ class RunFacts:
 
     def of(
         self, runs: Sequence[Run], sizes: Sizes, extents: Extents
-    ) -> tuple[VDevice, list[Facts]]:
-        """The units, and the facts of each run; a data sheet's units depend on what runs there."""
+    ) -> Iterator[tuple[VDevice, list[Facts]]]:
+        """The units, and the facts of each run; a data sheet's units depend on what runs there, and
+        there may be several ways, of which the first is estimated to be best.
+        """
         if self.sheet is None:
-            return self.units, [self._facts(run, sizes, extents) for run in runs]
+            yield self.units, [self._facts(run, sizes, extents) for run in runs]
+            return
         told = [(run.operators, run.reads) for run in runs]
-        return self.sheet.facts(told, sizes, extents, self.rammer)
+        yield from self.sheet.facts(told, sizes, extents, self.rammer)
 
     def _facts(self, run: Run, sizes: Sizes, extents: Extents) -> Facts:
         operators = []

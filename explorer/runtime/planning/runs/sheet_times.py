@@ -4,7 +4,7 @@ as many units as blocks are resident.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.model import Device
@@ -14,7 +14,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
-from explorer.rammer.sheets import Gridded, facts_of, vdevice_of
+from explorer.rammer.sheets import Gridded, facts_of, vdevices_of
 from explorer.roller.grids import RESIDENT_SHARE, grids
 from explorer.roller.thread_block import launched
 from explorer.runtime.planning.extents import Extents
@@ -49,9 +49,10 @@ class SheetTimes:
         sizes: Sizes,
         extents: Extents,
         rammer: RammerOptions,
-    ) -> tuple[VDevice, list[Facts]]:
-        """The units that all runs share, and what each is told; a run is its operators and, for
-        each, the positions of those that it waits for.
+    ) -> Iterator[tuple[VDevice, list[Facts]]]:
+        """The units that all runs may share, and what each is told then, those that are estimated
+        to be best first; a run is its operators and, for each, the positions of those that it waits
+        for.
         """
         alone = rammer.policy_name == ALONE
         every = [
@@ -66,5 +67,5 @@ class SheetTimes:
             ]
             for operators, reads in runs
         ]
-        units = vdevice_of(every, self.device, alone, rammer.threads)
-        return units, [facts_of(run, self.device, units, alone) for run in every]
+        for units in vdevices_of(every, self.device, alone, rammer.threads):
+            yield units, [facts_of(run, self.device, units, alone) for run in every]
