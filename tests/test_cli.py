@@ -796,8 +796,8 @@ def test_a_wrong_answer_of_a_gpu_is_a_no(shell: Shell, monkeypatch: pytest.Monke
     on_the_stand_in(monkeypatch)
     own = ProgramRun.run
 
-    def wrong(self: ProgramRun, inputs: Any) -> Any:
-        found = own(self, inputs)
+    def wrong(self: ProgramRun, inputs: Any, out: Any = None) -> Any:
+        found = own(self, inputs, out)
         next(iter(found.values())).flat[0] = np.nan
         return found
 

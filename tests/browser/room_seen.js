@@ -47,6 +47,7 @@
       const known = new Set(tokens.map(hex => `rgb(${[1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)).join(', ')})`)), found = [getComputedStyle(house()).backgroundColor];
       for (const node of picture().hidden ? [] : picture().querySelectorAll('svg text,p,td,th,b,span,button,select'))
         if (node.textContent.trim() && node.getClientRects().length) found.push(getComputedStyle(node)[node.ownerSVGElement ? 'fill' : 'color']);
+      for (const node of picture().querySelectorAll('input[placeholder]')) found.push(getComputedStyle(node, '::placeholder').color);
       return [...new Set(found)].filter(colour => !known.has(colour));
     },
     /** What the room is about, in its own words. */

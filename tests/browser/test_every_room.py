@@ -50,6 +50,7 @@ WORDS_ALONE = {
     "JupyterLab": {"inside", "banks"},
     "Voila": {"inside", "banks", "iterations", "crossing"},
 }
+LAST_TRIES = 4
 PRESSES = 12  # of J, to an operator of another kernel that has what the room shows
 STAGES = "[...document.querySelectorAll('.stage')].map(n => n.dataset.stage)"
 TABS = "[...document.querySelectorAll('.pw .ph [data-tab]')].map(n => n.dataset.tab)"
@@ -200,9 +201,9 @@ def selected_by_pointer(opened: Opened, room: Picture, at: str) -> str:
             table.click()
             opened.still(at)
         over = "document.querySelector('.picture .hovertext') !== null"
-        clicked = opened.clicked(
-            f"seen.{kind}()", done, over if kind in ("point", "tile") else "true"
-        )
+        pointed = over if kind in ("point", "tile") else "true"
+        times = LAST_TRIES if kind == "beside" else 1  # what is beside may move while it is drawn
+        clicked = any(opened.clicked(f"seen.{kind}()", done, pointed) for _ in range(times))
         if kind == "row":
             table.click()
             opened.still(at)
@@ -259,7 +260,7 @@ def test_a_room_is_drawn_linked_and_legible(opened: Opened, room: Picture, full:
                 selected_by_key(opened, room, at)
                 opened.still(at)
                 problems += [f"{at}, selected: {found}" for found in opened.ask(CLIPPED)]
-                if full or number % len(HOSTS) == host:
+                if full or number // 2 % len(HOSTS) == host:  # of every width
                     opened.kept(room, width)
     assert not problems, "\n".join(problems)
 

@@ -208,7 +208,7 @@ def test_hostile_names_stay_text() -> None:
     name = 'a b"><script>alert(1)</script>&<'
     sources = tuple(replace(s, name=name) if s.name == "conv" else s for s in hand.SOURCES)
     node = dataflow_graph.Node(name, name, "operator", "conv", (name,))
-    graph = dataflow_graph.Graph((node,), (), ((0,),), {}, len(sources), False)
+    graph = dataflow_graph.Graph((node,), (), len(sources), False)
     tree = ElementTree.fromstring(dataflow_picture.figure(graph, name).text("light"))
     marked = [e.get("data-op") for e in tree.iter() if e.get("data-op")]
     assert marked == [name.replace(" ", "%20")]

@@ -5,6 +5,7 @@ which word, and whose words wait; below, the outputs that a thread makes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -146,9 +147,11 @@ def _access(a: Ask, y: float, threads: int) -> tuple[list[str], float]:
         marks.append(label(LEFT, at + 11, f"lanes {first % WARP}–{last % WARP}", "i"))
         box = rect(GUTTER, at, BANKS * CELL, drawn * ROW, "var(--app)")
         marks.append(box)
+        marks.append('<g text-anchor="middle">')
         for bank, found in banks:
             for n, (word, lanes) in enumerate(found[:drawn]):
                 marks += _word(bank, n, word, lanes, at)
+        marks.append("</g>")
         at += drawn * ROW
         if high > drawn:
             marks.append(label(GUTTER, at + 12, f"and {high - drawn} more words of a bank", "q"))
@@ -160,9 +163,9 @@ def _access(a: Ask, y: float, threads: int) -> tuple[list[str], float]:
 def _word(bank: int, n: int, word: int, lanes: tuple[int, ...], y: float) -> Iterator[str]:
     x, top = GUTTER + bank * CELL, y + n * ROW
     said = f"bank {bank}, word {word}: {_threads(lanes)}"
-    yield rect(x, top, CELL, ROW, WAITS if n else FREE, 'stroke="var(--pane)"', title=said)
+    yield rect(x + 0.5, top + 0.5, CELL - 1, ROW - 1, WAITS if n else FREE, title=said)
     style = ("inv" if n else "i") + (" w" if len(lanes) > 1 else "")
-    yield label(x + CELL / 2, top + 11.5, str(lanes[0] % WARP), style, anchor="middle")
+    yield label(x + CELL / 2, top + 11.5, str(lanes[0] % WARP), style)
 
 
 def _threads(lanes: tuple[int, ...]) -> str:
@@ -211,12 +214,13 @@ def _tile(o: Owned, y: float) -> tuple[list[str], float]:
 
 
 def _runs(mine: np.ndarray, x: float, y: float, cell: float) -> Iterator[str]:
-    """Cells as boxes, those beside each other as one."""
-    for r, row in enumerate(mine):
-        edges = np.flatnonzero(np.diff(np.r_[0, row.astype(np.int8), 0]))
+    """Cells as boxes, those beside each other as one, and equal rows below each other too."""
+    same = np.flatnonzero((mine[1:] != mine[:-1]).any(axis=1)) + 1
+    for r, end in pairwise([0, *same.tolist(), len(mine)]):
+        edges = np.flatnonzero(np.diff(np.r_[0, mine[r].astype(np.int8), 0]))
         for a, b in zip(edges[::2].tolist(), edges[1::2].tolist()):
-            wide = (b - a) * cell
-            yield f"M{x + a * cell:.1f} {y + r * cell:.1f}h{wide:.1f}v{cell:.1f}h-{wide:.1f}z"
+            wide, high = (b - a) * cell, (end - r) * cell
+            yield f"M{x + a * cell:.1f} {y + r * cell:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z"
 
 
 PICTURE = Picture(
