@@ -28,7 +28,7 @@ MODEL = "tests/data/tiny_skip.onnx"
 
 SAME_WORDS = {  # the label of a drawing or a form, a tab and a station of the inspector
     "Brick wall": ["wall.js"],
-    "What if": ["weld.js"],
+    "Connections": ["weld.js"],
     "Fusion": ["inspector.js"],
     "rTasks": ["inspection.py"],
 }

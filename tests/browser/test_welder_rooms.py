@@ -136,7 +136,7 @@ def test_a_data_sheet_is_for_predictions_only(room: Page) -> None:
     room.locator(".rbar select").first.select_option("h100")
     room.wait_for_function(HAS, arg=[".room svg", "h100"])
     assert "predictions only" in room.inner_text(".rbar")
-    enter(room, "What if")
+    enter(room, "Connections")
     room.locator("[data-value]").first.focus()
     room.keyboard.press("Shift+ArrowDown")
     room.wait_for_timeout(1500)
@@ -144,7 +144,7 @@ def test_a_data_sheet_is_for_predictions_only(room: Page) -> None:
 
 
 def test_arrows_move_a_value_and_undo_brings_it_back(room: Page, session: Session) -> None:
-    enter(room, "What if")
+    enter(room, "Connections")
     before = level(room, "mat_mul")
     room.locator("[data-value=mat_mul]").focus()
     room.keyboard.press("Shift+ArrowDown")
@@ -159,7 +159,7 @@ def test_arrows_move_a_value_and_undo_brings_it_back(room: Page, session: Sessio
 
 
 def test_a_value_is_dragged_to_another_level(room: Page, session: Session) -> None:
-    enter(room, "What if")
+    enter(room, "Connections")
     box = room.locator("[data-value=mat_mul] rect").bounding_box()
     lane = room.locator("[data-lane=DRAM]").first.bounding_box()
     assert box is not None and lane is not None
@@ -176,7 +176,7 @@ def test_a_value_is_dragged_to_another_level(room: Page, session: Session) -> No
 def test_an_illegal_move_bounces_with_the_change_that_would_flip_it(
     room: Page, session: Session
 ) -> None:
-    enter(room, "What if")
+    enter(room, "Connections")
     before = level(room, "reduce_max")
     room.locator("[data-value=reduce_max]").focus()
     room.keyboard.press("Shift+ArrowUp")
@@ -187,7 +187,7 @@ def test_an_illegal_move_bounces_with_the_change_that_would_flip_it(
 
 
 def test_split_and_join_stand_for_a_move(room: Page, session: Session) -> None:
-    enter(room, "What if")
+    enter(room, "Connections")
     assert room.locator(".weld .btn", has_text="Split").is_disabled()
     room.locator("[data-value=exp]").focus()
     room.locator(".weld .btn", has_text="Split").click()
@@ -200,7 +200,7 @@ def test_split_and_join_stand_for_a_move(room: Page, session: Session) -> None:
 
 
 def test_what_was_moved_is_measured_with_its_progress(room: Page) -> None:
-    enter(room, "What if")
+    enter(room, "Connections")
     room.locator("[data-value=mat_mul]").focus()
     room.keyboard.press("Shift+ArrowDown")
     said(room, "mat_mul in DRAM: predicted")
@@ -212,7 +212,7 @@ def test_what_was_moved_is_measured_with_its_progress(room: Page) -> None:
 
 
 def test_a_measurement_can_be_cancelled(room: Page) -> None:
-    enter(room, "What if")
+    enter(room, "Connections")
     room.locator("[data-value=mat_mul]").focus()
     room.keyboard.press("Shift+ArrowDown")
     said(room, "mat_mul in DRAM: predicted")
@@ -224,7 +224,7 @@ def test_a_measurement_can_be_cancelled(room: Page) -> None:
 
 
 def test_a_table_says_the_same_in_words(room: Page) -> None:
-    for title in ("Memory levels", "Tile curve", "What if", "Tile graph"):
+    for title in ("Memory levels", "Tile curve", "Connections", "Tile graph"):
         enter(room, title)
         room.locator(".room header button.btn").click()
         room.wait_for_selector(".room .picture table.tbl tr:nth-child(2)")
@@ -234,7 +234,7 @@ def test_a_table_says_the_same_in_words(room: Page) -> None:
 
 @pytest.mark.parametrize("room", [(560, "light"), (560, "dark"), (1500, "dark")], indirect=True)
 def test_a_narrow_window_scrolls_and_nothing_shrinks(room: Page) -> None:
-    for title in ("Memory levels", "Tile curve", "What if", "Tile graph"):
+    for title in ("Memory levels", "Tile curve", "Connections", "Tile graph"):
         enter(room, title)
         sizes = room.evaluate(
             "[...document.querySelectorAll('.picture svg.pic')].map(s => "
@@ -263,13 +263,13 @@ def test_a_group_that_is_chosen_is_shown_in_every_room(room: Page, session: Sess
     room.locator("svg .ground").nth(3).click()
     room.wait_for_selector("svg .ground.lit")
     name = session.now.compiled.program.decisions.tile_graph.groups[3].name  # type: ignore[union-attr]
-    for title in ("Memory levels", "Tile curve", "What if"):
+    for title in ("Memory levels", "Tile curve", "Connections"):
         enter(room, title)
         room.wait_for_function(HAS, arg=[".picture", f"{name} on this-cpu"])
 
 
 def test_a_policy_is_chosen_where_its_groups_are_seen(room: Page, session: Session) -> None:
-    enter(room, "What if")
+    enter(room, "Connections")
     room.locator(".weld select").select_option("off")
     said(room, "Welded by off.")
     assert not session.now.compiled.options.welder.enabled

@@ -5,7 +5,7 @@ const POLL_MS = 120;
 
 /** What may be done with a group's connections. `ctx`: host, device(), say(text), take(kind, args) -> promise, changed(focus): draw again. */
 export function weldView(ctx) {
-  const box = h("div", { class: "weld", role: "group", "aria-label": "What if" });
+  const box = h("div", { class: "weld", role: "group", "aria-label": "Connections" });
   let state = null, asked = 0, job = 0, on = "", note = { text: "", kind: "" };
 
   /** The moves so far and what they change. */

@@ -102,7 +102,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 
 PICTURE = Picture(
     name="connections",
-    title="What if",
+    title="Connections",
     words="A group's values by the memory level that hands them on; any can be moved by hand.",
     stage=Stage.WELDED,
     family=view.GROUPS_IN_USE,
