@@ -33,8 +33,8 @@ def call_graph(
     makers: dict[str, frozenset[str]] = {}
 
     def add(name: str, kind: str, label: str, **more: Any) -> None:
-        graph.add_node(name, kind=kind, label=label, **{"family": "", "operators": (), "us": 0.0})
-        graph.nodes[name].update(more)
+        unknown = {"family": "", "operators": (), "us": 0.0}
+        graph.add_node(name, kind=kind, label=label, **{**unknown, **more})
 
     def read(reader: str, value: Var) -> None:
         for maker in sorted(makers.get(value.name, ())):

@@ -85,13 +85,6 @@ def vdevices_of(
     return tuple(dict.fromkeys(_vdevice(runs, device, n, alone, units) for n in held))
 
 
-def vdevice_of(
-    runs: Sequence[Sequence[Gridded]], device: Device, alone: bool = False, units: int = 0
-) -> VDevice:
-    """Those that are estimated to be best."""
-    return vdevices_of(runs, device, alone, units)[0]
-
-
 def _vdevice(
     runs: Sequence[Sequence[Gridded]], device: Device, held: int, alone: bool, units: int
 ) -> VDevice:

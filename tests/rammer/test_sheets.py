@@ -13,7 +13,7 @@ from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.normal import normalise
 from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule, simulate
-from explorer.rammer.sheets import Gridded, facts_of, pair_of, vdevice_of
+from explorer.rammer.sheets import Gridded, facts_of, pair_of, vdevices_of
 from explorer.rammer.walls.lane_wall import is_plain, lane_wall
 from explorer.rammer.walls.wall_statistics import account
 from explorer.roller.grids import grids
@@ -79,7 +79,7 @@ def test_units_are_multiprocessors_by_what_the_most_demanding_grid_leaves_room_f
         Gridded("a", (blocks(grid=800, shared=1024),)),
         Gridded("b", (blocks(grid=8, shared=30_000),)),
     ]
-    found = vdevice_of([run], V100)
+    found = vdevices_of([run], V100)[0]
     assert (found.units, found.per_core) == (240, 3)
     assert (found.barrier_us, found.launch_us) == (V100.barrier_us, V100.launch_us)
 
@@ -91,11 +91,11 @@ def test_no_grid_is_offered_that_leaves_all_others_fewer_places():
         Gridded("a", (blocks(grid=800, registers=16_384),)),
         Gridded("b", (blocks(grid=400, registers=16_384, alone=1.0), lone)),
     ]
-    found = vdevice_of([run], V100)
+    found = vdevices_of([run], V100)[0]
     assert pair_of(run[1].grids, V100).efficient == lone
     assert (found.units, found.per_core) == (320, 4)
     assert [len(o.kernels) for o in facts_of(run, V100, found).operators] == [1, 1]
-    alone = vdevice_of([run], V100, units=V100.units)
+    alone = vdevices_of([run], V100, units=V100.units)[0]
     assert [len(o.kernels) for o in facts_of(run, V100, alone).operators] == [1, 2]
 
 
@@ -123,14 +123,14 @@ def test_faster_cores_gain_more_by_welding(name):
 def test_there_are_no_more_units_than_the_widest_wave_fills():
     narrow = [Gridded("a", (blocks(grid=16),)), Gridded("b", (blocks(grid=16),), (0,))]
     wide = [replace(o, reads=()) for o in (*narrow, *narrow, *narrow)]
-    assert vdevice_of([narrow], V100).units == 80
-    assert vdevice_of([wide], V100).units == 160
+    assert vdevices_of([narrow], V100)[0].units == 80
+    assert vdevices_of([wide], V100)[0].units == 160
 
 
 def test_operators_of_one_wave_share_what_one_alone_has_to_itself():
     grid = blocks(grid=80, alone=1.0, compute=1.0)
     run = [Gridded(name, (grid,)) for name in "ab"]
-    units = vdevice_of([run], V100)
+    units = vdevices_of([run], V100)[0]
     assert units.per_core == 2
     assert [o.task_us for o in facts_of(run, V100, units).operators] == [2.0, 2.0]
     assert [o.task_us for o in facts_of(run, V100, units, alone=True).operators] == [1.0, 1.0]
@@ -138,7 +138,7 @@ def test_operators_of_one_wave_share_what_one_alone_has_to_itself():
 
 def test_an_operator_without_elements_has_no_tasks():
     run = [Gridded("empty", ()), Gridded("b", (blocks(grid=2),), (0,))]
-    units = vdevice_of([run], V100)
+    units = vdevices_of([run], V100)[0]
     facts = facts_of(run, V100, units)
     assert facts.operators[0].tasks == 0
     assert schedule(facts, Options()).wall.total_us > 0
@@ -223,7 +223,7 @@ def runs(draw):
 @given(runs(), st.sampled_from(["v100", "mi50", "ipu", "h100"]), ANY_POLICY)
 def test_bricks_and_gaps_fill_the_wall_of_any_sheet(run, name, policy):
     sheet, alone = device(name), policy == "op-by-op"
-    facts = facts_of(run, sheet, vdevice_of([run], sheet, alone), alone)
+    facts = facts_of(run, sheet, vdevices_of([run], sheet, alone)[0], alone)
     found = account(schedule(facts, Options(policy=policy)).wall, facts.device.per_core)
     area = found.units * found.total_us
     idle = sum(us for _, us in found.idle)
@@ -233,7 +233,7 @@ def test_bricks_and_gaps_fill_the_wall_of_any_sheet(run, name, policy):
 
 @given(runs())
 def test_one_unit_takes_all_tasks_after_each_other(run):
-    facts = facts_of(run, V100, vdevice_of([run], V100, units=1))
+    facts = facts_of(run, V100, vdevices_of([run], V100, units=1)[0])
     assert facts.device.units == facts.device.per_core == 1
     for policy in ("wavefront", "critical-path"):
         found = schedule(facts, Options(policy=policy))
@@ -246,7 +246,7 @@ def test_one_unit_takes_all_tasks_after_each_other(run):
 def test_units_without_end_take_the_longest_way(run):
     free = replace(V100, barrier_us=0.0, launch_us=0.0)
     single = [replace(o, grids=(replace(o.grids[0], grid=min(20, o.grids[0].grid)),)) for o in run]
-    facts = facts_of(single, free, vdevice_of([single], free, units=1000))
+    facts = facts_of(single, free, vdevices_of([single], free, units=1000)[0])
     way = [0.0] * len(run)
     for n, o in enumerate(facts.operators):
         way[n] = o.task_us + max((way[r] for r in o.reads), default=0.0)

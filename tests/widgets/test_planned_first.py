@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from threading import Event
 from typing import Any
 
@@ -86,8 +86,8 @@ def test_the_wall_that_is_planned_is_the_one_with_code(session: Session) -> None
     session.run_once()
     coded = session.walls.planned
     assert planned is not None and coded is not None and coded is not planned
-    for field in fields(planned):
-        np.testing.assert_equal(getattr(coded, field.name), getattr(planned, field.name))
+    for part in fields(planned):
+        np.testing.assert_equal(getattr(coded, part.name), getattr(planned, part.name))
 
 
 def test_what_was_compiled_no_further_stays_there() -> None:
@@ -150,3 +150,19 @@ def test_code_of_ones_own_runs_when_it_is_asked_for(session: Session) -> None:
         assert before and session.answer("look_ahead", {}) == {"job": 0}
     finally:
         registered.forget("welder", "mine")
+
+
+def test_a_pass_that_has_no_hash_is_turned_like_any_other(session: Session) -> None:
+    @dataclass
+    class Nothing:
+        times: int = field(default=1, metadata={"values": (1, 2)})
+
+        def __call__(self, program: Any) -> Any:
+            return program
+
+    c = session.now.compiled.with_options(passes=(("legalise to kernels", Nothing()),))
+    mine = Session(c)
+    knob = next(k for k in mine.knobs() if k.name.startswith("pass ") and "times" in k.name)
+    turn(mine, knob.name, 1 - knob.now)
+    ((_, run),) = mine.now.compiled.options.passes
+    assert run.run.times == 2

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from explorer.ir.shapes.dims import Dim, ShapeEnv, simplify
+from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.ir.types import Tensor
 from explorer.passes.pipeline.own_policy import Asked, policy_name
 from explorer.passes.pipeline.own_policy import shown as written
-from explorer.relax.memory.storage_pool import NONE_FREE, Choice, Free, freed, text
+from explorer.relax.memory.storage_pool import NONE_FREE, Choice, Free, at_most, freed, text
 
 Choose: TypeAlias = Callable[[Dim, tuple[Free, ...], ShapeEnv], Free | None]
 
 
 def is_enough(needed: Dim, storage: Dim, env: ShapeEnv) -> bool:
     """Whether a storage has room for so many bytes in every binding, as far as can be proved."""
-    return env.equal(needed, storage) is True or env.bounds(simplify(storage - needed))[0] >= 0
+    return env.equal(needed, storage) is True or at_most(needed, storage, env)
 
 
 class OwnPool:

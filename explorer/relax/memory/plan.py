@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,8 +17,8 @@ from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.ranges import PolicyOf, Switch, check, option
+from explorer.relax.memory.own_choice import Choose
 
-Policy: TypeAlias = Callable[..., Any]
 ALIGNMENT = 64
 TABLE_BUFFERS = 2048  # whose pairs are judged at once: a bound on memory, 4 MB of bools; chosen
 POLICIES = {  # what each does
@@ -39,7 +38,7 @@ class Options:
     asked which free storage a value takes (`own_choice.OwnPool`).
     """
 
-    policy: str | Policy = option("arena", PolicyOf("memory", POLICIES), "how memory is planned")
+    policy: str | Choose = option("arena", PolicyOf("memory", POLICIES), "how memory is planned")
     share: bool = option(True, Switch(), "values that do not live at once share bytes")
     outputs: bool = option(False, Switch(), "results have storages of their own (storages)")
     bounds: bool = option(True, Switch(), "upper bounds in the place of symbols (storages)")

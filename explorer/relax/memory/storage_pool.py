@@ -104,19 +104,16 @@ class Pool:
     def _ordered(self, room: Dim, at: int, claim: str) -> Choice | None:
         """The smallest that is provably large enough, else the largest to grow, by their hints."""
         for _, _, known in self.hints[at : at + NEAR_SIZES]:
-            if self._at_most(room, known):
+            if at_most(room, known, self.env):
                 found = self._pop(known)
                 reason = f"{freed(found)}; {claim}, at most its {found.bytes} in every binding"
                 return Choice(found, reason)
         for _, _, known in reversed(self.hints[max(0, at - NEAR_SIZES) : at]):
-            if self._at_most(known, room):
+            if at_most(known, room, self.env):
                 found = self._pop(known)
                 grows = f"to which its {found.bytes} grows in any binding"
                 return Choice(found, f"{freed(found)}; {claim}, {grows}", grows=True)
         return None
-
-    def _at_most(self, small: Dim, large: Dim) -> bool:
-        return self.env.bounds(simplify(large - small))[0] >= 0
 
     def _equal(self, known: Dim, claim: str) -> Choice:
         found = self._pop(known)
@@ -130,6 +127,11 @@ class Pool:
             del self.symbolic[known]
             self.hints = [row for row in self.hints if row[2] != known]
         return found
+
+
+def at_most(small: Dim, large: Dim, env: ShapeEnv) -> bool:
+    """Whether one size is at most another in every binding, as far as can be proved."""
+    return env.bounds(simplify(large - small))[0] >= 0
 
 
 def freed(free: Free) -> str:

@@ -25,7 +25,7 @@ class Turning:
 
     def __init__(self) -> None:
         self._before: Setting | None = None
-        self._found: dict[tuple[str, Any], Setting | IronworksError] = {}
+        self._found: list[tuple[str, Any, Setting | IronworksError]] = []
 
     def start(self, now: Setting, knob: Knob, index: int, jobs: Jobs) -> dict[str, Any]:
         """Begin to compile with one knob at another of its values; `over` where that is done."""
@@ -65,7 +65,8 @@ class Turning:
     def _known(self, now: Setting, knob: Knob, index: int) -> Setting | IronworksError | None:
         if self._before != now or not 0 <= index < len(knob.values):
             return None
-        return self._found.get((knob.name, knob.values[index]))
+        asked = knob.name, knob.values[index]  # a user's values may have no hash
+        return next((found for *of, found in self._found if tuple(of) == asked), None)
 
     def _compile(self, now: Setting, knob: Knob, index: int) -> None:
         """With the plan that is drawn first; an error is for who takes it: it is not compiled twice
@@ -80,6 +81,6 @@ class Turning:
         except IronworksError as problem:
             found = problem
         if self._before != now:
-            self._before, self._found = now, {}
+            self._before, self._found = now, []
         if 0 <= index < len(knob.values):
-            self._found[knob.name, knob.values[index]] = found
+            self._found.append((knob.name, knob.values[index], found))
