@@ -17,6 +17,7 @@ from explorer.compilation.inputs import Inputs, ModelInputs, checked_sizes
 from explorer.compilation.kernels import CompiledKernel
 from explorer.devices.catalogue import SIMULATED
 from explorer.devices.cpus import runs_on
+from explorer.devices.hardware import Options as HardwareOptions
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.frontends.model import Model
@@ -99,6 +100,27 @@ class Compilation:
                 expected=", ".join(known),
             )
         return self._recompile(replace(self.options, **groups), until)
+
+    def same_program(self, hardware: HardwareOptions) -> Compilation:
+        """This program as it is, with its kernels and its tiles, planned for the device with other
+        figures: what is known at once of `with_options(hardware=...)`, which compiles for them.
+
+        Raises BadOption where the device has no such figure, or may not have that value.
+        """
+        options = replace(self.options, hardware=hardware)
+        device = self._recompile(options, Stage.IMPORTED).device
+        return Compilation(
+            self.model,
+            device,
+            options,
+            self.program,
+            self.steps,
+            self._snapshots,
+            self.codes,
+            self._recompile,
+            self.check,
+            self.donate,
+        )
 
     @cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from explorer.compilation import Compilation
-from explorer.devices.hardware import COSTS, LIMIT, Figure, Options, changed, figures
+from explorer.devices.hardware import COSTS, LIMIT, Figure, Options, figures
 from explorer.errors import Cancelled, IronworksError
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
-from explorer.runtime.executable import Executable
 
 TIMES = (0.5, 2.0)
 
@@ -54,10 +53,10 @@ def _varied(c: Compilation, name: str, times: float, value: float, sizes: Sizes)
     others = {**dict(c.options.hardware.changed), name: value}
     found = Varied(name, times, value)
     try:
-        device = changed(c.device, others.items())
-        same = Executable(c.program, c.codes, device).planned_wall(sizes).total_us
+        hardware = Options(tuple(others.items()))
+        same = c.same_program(hardware).planned_wall(sizes).total_us
         found = Varied(name, times, value, same)
-        anew = c.with_options(until=Stage.PLANNED, hardware=Options(tuple(others.items())))
+        anew = c.with_options(until=Stage.PLANNED, hardware=hardware)
         return Varied(name, times, value, same, anew.planned_wall(sizes).total_us)
     except Cancelled:
         raise

@@ -8,9 +8,10 @@ the page has all of its first picture, from a model (planned) and from a compila
 
 `knobs`: for each model each knob goes to some of its values, in a process that has compiled the
 model once, with a cache that is empty before: the time from the question to all that the page is
-sent, as JSON, once planned, and once measured. Before each turn its reader looks at the picture for
-`--looked` seconds, in which the kernel compiles ahead; 0: turned at once. The line of a model says
-the median, the 95th percentile and the slowest, by knob.
+sent, as JSON: for the first picture that the turn changes, which of other hardware is the same
+program on it; once compiled and planned; and once measured. Before each turn its reader looks at
+the picture for `--looked` seconds, in which the kernel compiles ahead; 0: turned at once. The line
+of a model says the median, the 95th percentile and the slowest, by knob.
 Settings of *What if* are turned as knobs are, away and back.
 `graph`: a model of so many operators: the time until it is laid out folded, and until one of its
 folds is opened. `steps`: the program of each step of a model of so many lines. `memory`: what the
@@ -42,6 +43,7 @@ from widgets.session.session import Session
 
 MOST_PLANNED_MS, MOST_MEASURED_MS = 300.0, 2000.0
 MOST_FIRST_SECONDS = 5.0
+TIMES = ("first", "planned", "measured")
 FIRST = """
 import json, os, sys
 from time import perf_counter
@@ -86,21 +88,28 @@ def first(model: str, turns: int = 3) -> None:
         print(f"{model}, from a {given}: {said}, script {script / 1e3:.0f} kB{wanted}", flush=True)
 
 
-def turned(session: Session, knob: str, index: int, label: str) -> tuple[float, float]:
-    """Milliseconds until the plan of a turned knob is on its way to the page, and its times."""
+def turned(session: Session, knob: str, index: int, label: str) -> dict[str, float]:
+    """Milliseconds until the first picture of a turned knob, its plan and its times are on their
+    way to the page.
+    """
     args = {"knob": knob, "index": index, "label": label}
     begin = perf_counter()
-    job = session.answer("begin_turn", args)["job"]
-    session.bench.jobs.wait(job, 600)
+    begun = session.answer("begin_turn", args)
+    if begun["first"]:
+        _sent(session)
+    first = perf_counter() - begin
+    session.bench.jobs.wait(begun["job"], 600)
     session.answer("turn", args)
     _sent(session)
     planned = perf_counter() - begin
+    first = first if begun["first"] else planned
     found = session.answer("begin_measure", {})
     if found:
         session.bench.jobs.wait(found["job"], 600)
     session.answer("measure", {})
     _sent(session)
-    return planned * 1e3, (perf_counter() - begin) * 1e3
+    times = {"first": first, "planned": planned, "measured": perf_counter() - begin}
+    return {name: seconds * 1e3 for name, seconds in times.items()}
 
 
 def _sent(session: Session) -> int:
@@ -140,10 +149,8 @@ def knobs(models: Sequence[str], values: int, looked: float) -> list[dict[str, A
         for knob, index, label in turns(session, values):
             if looked and (ahead := session.answer("look_ahead", {})["job"]):
                 session.bench.jobs.wait(ahead, looked)
-            planned, measured = turned(session, knob, index, label)
-            rows.append(
-                {"model": model, "knob": knob, "value": label, "ms": planned, "all_ms": measured}
-            )
+            times = turned(session, knob, index, label)
+            rows.append({"model": model, "knob": knob, "value": label, **times})
         mine = [r for r in rows if r["model"] == model]
         for name in dict.fromkeys(r["knob"] for r in mine):
             _say(f"{model}, {name}", [r for r in mine if r["knob"] == name])
@@ -152,7 +159,7 @@ def knobs(models: Sequence[str], values: int, looked: float) -> list[dict[str, A
 
 def _say(what: str, rows: Sequence[dict[str, Any]]) -> None:
     cells = [what, str(len(rows))]
-    for key in ("ms", "all_ms"):
+    for key in TIMES:
         found = [r[key] for r in rows]
         cells += [f"{percentile(found, share):.0f}" for share in (0.5, 0.95, 1.0)]
     print("  ".join(cells), flush=True)
@@ -277,17 +284,18 @@ def main() -> None:
     if "first" in parts:
         first(models[0])
     if "knobs" in parts:
-        print("model, knob  n  planned ms: median  95 %  most  measured ms: median  95 %  most")
+        print("model, knob  n  ms to the first picture, planned, measured: median  95 %  most each")
         with TemporaryDirectory() as folder:
             os.environ["IRONWORKS_CACHE"] = folder
             rows = knobs(models, flags.values, flags.looked)
         for name, typed in (("all knobs", False), ("all settings", True)):
             _say(name, [r for r in rows if r["knob"].startswith(settings.SET) is typed])
-        for key, most in (("ms", MOST_PLANNED_MS), ("all_ms", MOST_MEASURED_MS)):
+        for key, most in (("first", MOST_PLANNED_MS), ("measured", MOST_MEASURED_MS)):
             late = sorted((r for r in rows if r[key] > most), key=lambda r: -r[key])[:8]
             said = [(r["model"], r["knob"], r["value"], f"{r[key]:.0f}") for r in late]
             if said:
-                print(f"\nabove {most:.0f} ms\n" + table(("model", "knob", "value", ">ms"), said))
+                print(f"\n{key}: above {most:.0f} ms")
+                print(table(("model", "knob", "value", ">ms"), said))
         if flags.json:
             Path(flags.json).write_text(json.dumps(rows))
     if "graph" in parts:

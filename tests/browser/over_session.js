@@ -3,21 +3,22 @@ const content = globalThis.content = JSON.parse(document.getElementById("content
 const decode = text => { const raw = atob(text), out = new Uint8Array(raw.length); for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i); return new DataView(out.buffer); };
 const bytes = { ...content.bytes };
 globalThis.sent = [];
+function changed(told) {
+  Object.assign(bytes, told.bytes);
+  const names = Object.keys(told.parts).filter(name => JSON.stringify(content.parts[name]) !== JSON.stringify(told.parts[name]));
+  Object.assign(content.parts, told.parts);
+  for (const name of names) for (const act of acts[name] ?? []) act();
+}
 const asking = { ...page.fileHost(content), alive: true, has: undefined,
   get: name => content.parts[name], bytes: name => bytes[name] ? decode(bytes[name]) : null,
   on: (name, act) => { (acts[name] ??= []).push(act); },
   library: async () => (await asking.ask("library")).buffers[0],
   async ask(kind, args = {}) {
     const answer = await askPython(kind, args);
+    if (answer.changed) changed(answer.changed);
     if (answer.error) throw answer.error;
     const buffers = (answer.buffers ?? []).map(decode);
     if (buffers.length) sent.push(buffers.reduce((sum, b) => sum + b.byteLength, JSON.stringify(answer.data).length));
-    if (answer.changed) {
-      Object.assign(bytes, answer.changed.bytes);
-      const names = Object.keys(answer.changed.parts).filter(name => JSON.stringify(content.parts[name]) !== JSON.stringify(answer.changed.parts[name]));
-      Object.assign(content.parts, answer.changed.parts);
-      for (const name of names) for (const act of acts[name] ?? []) act();
-    }
     return { data: answer.data, buffers };
   } };
 globalThis.driver = content.mount === "house" ? page.mount(document.getElementById("room"), asking) : page.mountRoom(document.getElementById("room"), asking);

@@ -49,17 +49,23 @@ def opened(
         encoding="utf-8",
     )
 
+    def changed() -> dict[str, Any]:
+        return {"parts": session.parts(), "bytes": encoded(session.buffers())}
+
     def ask(kind: str, args: dict[str, Any]) -> dict[str, Any]:
+        before = session.revision
         try:
             data = session.answer(kind, args)
         except IronworksError as problem:
-            return {"error": problem.fields()}
+            gone = {"changed": changed()} if session.revision != before else {}
+            return {"error": problem.fields(), **gone}
         found = data if isinstance(data, Binary) else Binary(data)
         told: dict[str, Any] = {"data": found.data}
         if found.buffers:
             told["buffers"] = [base64.b64encode(b).decode() for b in found.buffers]
-        if content.get("mount") == "house" and kind in CHANGES and not refused(data):
-            told["changed"] = {"parts": session.parts(), "bytes": encoded(session.buffers())}
+        changes = kind in CHANGES or session.revision != before
+        if content.get("mount") == "house" and changes and not refused(data):
+            told["changed"] = changed()
         return told
 
     tab = Tab(browser, width, height, scheme)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 import explorer
+from explorer.ops.reference.unwanted import end_if_unwanted
+from tests.browser.over_session import HAS
 from tests.browser.over_session import house as house_of
 from tests.browser.test_axe import objections
+from widgets.model.knobs import Setting, turned
 from widgets.session.session import Session
+from widgets.session.timing import turning
 
 pytestmark = pytest.mark.browser
 NAMED = """([name, part]) => document.activeElement.dataset.name === name
@@ -65,6 +71,37 @@ def test_settings_are_typed_doubled_refused_and_undone(
         page.wait_for_function("() => !document.querySelector('.settings tr.other')")
         assert session.now.compiled.device.base is None
         assert page.evaluate(OVER) <= 1, "all columns have room"
+
+
+def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may = Event()
+
+    def late(now: Setting, *args: Any) -> Setting:
+        while not may.wait(0.05):
+            end_if_unwanted("held")
+        return turned(now, *args)
+
+    monkeypatch.setattr(turning, "turned", late)
+    session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
+    with house_of(browser, tmp_path, session) as page:
+        open_(page, "hardware")
+        verdict = page.locator(".verdict")
+        before = verdict.inner_text()
+        page.click(field(page, "hardware.clock_ghz", "÷2"))
+        page.wait_for_function(HAS, arg=[".verdict .sm", "the same program on v100, changed"])
+        page.wait_for_function(HAS, arg=[".verdict .sm", "compiling"])
+        assert "planned (+" in verdict.locator(".big").inner_text()
+        page.screenshot(path=str(tmp_path / "shown.png"))
+        verdict.locator("button", has_text="Cancel").click()
+        page.wait_for_function(HAS, arg=[".status", "Cancelled: it stays as it was."])
+        assert verdict.inner_text() == before and session.now.compiled.device.base is None
+        page.click(field(page, "hardware.clock_ghz", "÷2"))
+        page.wait_for_function(HAS, arg=[".verdict .sm", "the same program on v100, changed"])
+        may.set()
+        page.wait_for_function(HAS, arg=[".verdict .big", "on v100, changed"])
+        assert session.now.compiled.device.base is not None and session.behind is None
 
 
 def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser, tmp_path: Path) -> None:

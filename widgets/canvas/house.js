@@ -316,7 +316,7 @@ export function mount(el, host) {
   function stop() {
     unwanted = true;
     if (knobs.verdict.contains(house.getRootNode().activeElement)) house.focus({ preventScroll: true }); // its button goes
-    host.ask("cancel", { job: working }).catch(() => {});
+    host.ask("cancel", { job: working, newer: !!next }).catch(() => {});
   }
   /** Compile beside: what takes long says how far it is, and ends where nobody waits for it. */
   async function ahead(args) {
@@ -328,7 +328,8 @@ export function mount(el, host) {
       for (let now; !now?.over; await new Promise(done => setTimeout(done, now.over ? 0 : 120))) {
         ({ data: now } = await host.ask("job", { job: working }));
         if (next && !unwanted) stop();
-        const small = knobs.verdict.querySelector(".sm"), said = unwanted ? "Ending…" : `Compiling: ${now.what || "beginning"}${now.of > 1 ? `, ${now.n} of ${now.of}` : ""}`;
+        const small = knobs.verdict.querySelector(".sm"), step = `ompiling: ${now.what || "beginning"}${now.of > 1 ? `, ${now.n} of ${now.of}` : ""}`;
+        const first = host.get("verdict")?.first, said = unwanted ? "Ending…" : first ? `${first}; c${step}` : `C${step}`; // of hardware the same program is shown at once
         if (small) small.textContent = said;
         say(said, true);
       }

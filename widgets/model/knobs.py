@@ -142,6 +142,16 @@ def _planned(now: Setting, **changed: Any) -> Setting:
     return replace(now, compiled=c.with_options(until=until, **changed), ended=None)
 
 
+def same_program(now: Setting, knob: Knob, index: int) -> Setting | None:
+    """The program on show planned for the hardware that a knob would change, before anything is
+    compiled for it; None where the knob changes something else, or nothing is planned yet.
+    """
+    c, changed = now.compiled, changed_options(now, knob, index)
+    if set(changed) != {settings.HARDWARE} or now.ended or c.program.stage < Stage.PLANNED:
+        return None
+    return replace(now, compiled=c.same_program(changed[settings.HARDWARE]))
+
+
 def with_code(now: Setting) -> Setting:
     """With its code: generated now where it was only planned."""
     if now.compiled.program.stage is not Stage.PLANNED:

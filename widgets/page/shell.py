@@ -78,14 +78,16 @@ class Asked(anywidget.AnyWidget):
         """Answer a question; what it changed is sent before the answer, so that the page is up to
         date when it comes.
         """
-        kind = str(message.get("kind"))
+        kind, before = str(message.get("kind")), self.session.revision
         try:
             data = self.session.answer(kind, dict(message.get("args") or {}))
         except Exception as problem:  # a fault of our own must not leave the page waiting
             error = error_parts(problem, f"the question {kind[:40]!r}")
+            if self.session.revision != before:  # what was shown meanwhile is gone
+                self._tell()
             self.send({"id": message.get("id"), "error": error})
             return
-        if message.get("kind") in CHANGES and not refused(data):
+        if (kind in CHANGES or self.session.revision != before) and not refused(data):
             self._tell()
         found = data if isinstance(data, Binary) else Binary(data)
         self.send({"id": message.get("id"), "data": found.data}, list(found.buffers))

@@ -43,7 +43,7 @@ from widgets.session.kept import replayed_moves as by_hand
 from widgets.session.kept import replayed_settings as again
 from widgets.session.moves import Hands
 from widgets.session.questions import check_question, item, position
-from widgets.session.shown import shown
+from widgets.session.shown import Shown, shown
 from widgets.session.timing.bench import Bench, Timer
 from widgets.session.timing.clocks import Clocks, clock_of
 from widgets.session.timing.comparing import Comparing, timed_step
@@ -64,10 +64,12 @@ CHANGING = (
     "revision",
     "edited",
     "brought",
+    "behind",
     "_made",
 )  # by answers: all are values
 
 GOES_ON = {*answers.READERS, "wall", "focus", "job", "look_ahead"}  # beside what nobody waits for
+STAYS = (GOES_ON - {"look_ahead"}) | {"cancel"}  # beside what is shown before it is compiled
 
 
 class Session:
@@ -115,6 +117,7 @@ class Session:
         self.brought = keeping.Brought(first.setting, ())
         self.focus = kept.op
         self.revision = 0
+        self.behind: Shown | None = None
         with rare_collections():
             self._show(first)
 
@@ -122,8 +125,10 @@ class Session:
 
     @property
     def now(self) -> Setting:
-        """The setting on show."""
-        return self.steps.now.setting
+        """The setting on show: of the last step, or while that is compiled for other hardware the
+        same program on it.
+        """
+        return self.shown.setting if self.behind else self.steps.now.setting
 
     @property
     def pinned(self) -> Setting:
@@ -150,9 +155,21 @@ class Session:
         planned beside; without where a measurement follows, which brings it.
         """
         self.shown = shown(step.setting, more=more, recorded=self.recorded)
+        self.behind = None
         self.hands.clear()
         self._made = None
         self.revision += 1
+
+    def _show_first(self, first: Setting) -> None:
+        """Show what is known at once of a turn, until that is compiled or given up."""
+        self.shown, self.behind = shown(first, more=False, recorded=self.recorded), self.shown
+        self.revision += 1
+
+    def _show_again(self) -> None:
+        """What stood there before."""
+        if self.behind is not None:
+            self.shown, self.behind = self.behind, None
+            self.revision += 1
 
     @property
     def runs(self) -> bool:
@@ -220,9 +237,10 @@ class Session:
 
     def knobs(self) -> tuple[Knob, ...]:
         """The knobs at their present values."""
-        return knobs(
-            self.now, self.steps.pinned.setting, self.focus, self.house.kernel_of(self.focus)
-        )
+        return self._knobs_at(self.now)
+
+    def _knobs_at(self, setting: Setting) -> tuple[Knob, ...]:
+        return knobs(setting, self.pinned, self.focus, self.house.kernel_of(self.focus))
 
     # Times
 
@@ -231,6 +249,9 @@ class Session:
         is no code, how far it came and why.
         """
         step, us = self.steps.now, self.shown.planned_us
+        if self.behind is not None:
+            device = self.now.compiled.device.name
+            return verdict.before_compiled(us, self.behind.planned_us, device)
         if not self.runs:
             found = verdict.without_code(step, us, self.walls.recorded)
         else:
@@ -274,7 +295,7 @@ class Session:
             "judge": self.judge,
             "time_tile": self.time_tile,
             "job": self.bench.jobs.told,
-            "cancel": self.bench.jobs.cancel,
+            "cancel": self.cancel,
             "take": self.take,
             "hand": partial(self.hands.told, self.now),
             "move": partial(self.hands.move, self.now),
@@ -296,6 +317,8 @@ class Session:
         check_question(kind, known[kind], args)
         if kind not in GOES_ON:
             make_way()
+        if kind not in STAYS:
+            self._show_again()
         before = self._state()
         try:
             found = known[kind](**args)
@@ -323,9 +346,21 @@ class Session:
         return {}
 
     def begin_turn(self, knob: str, index: int, label: str = "") -> Any:
-        """Begin to compile with a knob at another value, beside; `turn` then shows it."""
-        mine = self._knob(knob, index, label)
-        return self.turning.start(self.now, mine, index, self.bench.jobs)
+        """Begin to compile with a knob at another value, beside; `turn` then shows it. Of hardware
+        the same program is shown on it meanwhile.
+        """
+        now, mine = self.now, self._knob(knob, index, label)
+        first = self.turning.first(now, mine, index)
+        if first is not None:
+            self._show_first(first)
+        begun = self.turning.start(now, mine, index, self.bench.jobs, told=first is not None)
+        return begun | {"first": first is not None}
+
+    def cancel(self, job: int, newer: bool = False) -> Any:
+        """Ask a job to end. What is shown until it is over goes, but where `newer` is to come."""
+        if not newer:
+            self._show_again()
+        return self.bench.jobs.cancel(job)
 
     def look_ahead(self) -> Any:
         """Begin to compile what knobs that take long to turn would come to, while nothing is asked;
@@ -609,9 +644,10 @@ class Session:
         """The state of the house with the knobs by their labels, and how long a run took here, else
         where it came from.
         """
-        time = self.brought.kept(self.now, self.steps.now.time)
+        at = self.steps.now
+        time = self.brought.kept(at.setting, at.time)
         kept = replace(self.kept, edits=self.edited.kept(), time=time)
-        return keeping.state_of(self.now, self.knobs(), kept)
+        return keeping.state_of(at.setting, self._knobs_at(at.setting), kept)
 
     def look(self, values: Mapping[str, Any]) -> None:
         """Remember what the front end looks at; raises SnapshotError where that is out of range."""

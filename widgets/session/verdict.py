@@ -47,6 +47,14 @@ def _timed(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
     return {"big": f"{time_text(step.time.median_us)} a run", "small": small, "n": step.time.n}
 
 
+def before_compiled(us: float, before_us: float, device: str) -> dict[str, Any]:
+    """What is known of the same program on other hardware while it is compiled for that."""
+    change = f" ({us / before_us - 1:+.1%})" if before_us else ""
+    words = f"the same program on {device}, a prediction"
+    big = f"{time_text(us)} planned{change}"
+    return {"big": big, "small": f"{words}, not compiled for it yet", "first": words, "runs": False}
+
+
 def without_code(step: Step, planned_us: float, recorded: WallRows | None = None) -> dict[str, Any]:
     """What is known of a step that has no code to run here: a prediction and what was recorded
     elsewhere, or how far it came, and the error that it came no further for.

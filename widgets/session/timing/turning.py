@@ -13,7 +13,7 @@ from explorer.ir.stage import Stage
 from explorer.ops.reference.unwanted import cancellable, end_if_unwanted
 from explorer.passes.pipeline.progress import telling
 from widgets.model.knob import Knob
-from widgets.model.knobs import Setting, turned
+from widgets.model.knobs import Setting, same_program, turned
 from widgets.session.timing.jobs import Job, Jobs
 
 AT_ONCE = 0.15  # seconds that nobody needs to be told of
@@ -27,19 +27,23 @@ class Turning:
         self._before: Setting | None = None
         self._found: list[tuple[str, Any, Setting | IronworksError]] = []
 
-    def start(self, now: Setting, knob: Knob, index: int, jobs: Jobs) -> dict[str, Any]:
-        """Begin to compile with one knob at another of its values; `over` where that is done."""
+    def start(
+        self, now: Setting, knob: Knob, index: int, jobs: Jobs, *, told: bool = False
+    ) -> dict[str, Any]:
+        """Begin to compile with one knob at another of its values; `over` where that is done.
+        `told`: something is to be seen meanwhile, and is not waited with.
+        """
 
         def work(job: Job) -> None:
-            def told(step: str, done: int, of: int) -> None:
+            def at(step: str, done: int, of: int) -> None:
                 job.what, job.done, job.of = step, done, of
 
             if self._known(now, knob, index) is None:
-                with telling(told), cancellable(job.stop.is_set):
+                with telling(at), cancellable(job.stop.is_set):
                     self._compile(now, knob, index)
 
         job = jobs.start(1, work)
-        return {"job": job, "over": jobs.wait(job, AT_ONCE)["over"]}
+        return {"job": job, "over": jobs.wait(job, 0.0 if told else AT_ONCE)["over"]}
 
     def ahead(self, now: Setting, knobs: Sequence[Knob], jobs: Jobs) -> dict[str, Any]:
         """Compile, while the reader looks, what turns to the values of knobs would come to."""
@@ -54,6 +58,21 @@ class Turning:
                         self._compile(now, knob, index)
 
         return {"job": jobs.start(1, work, aside=True)}
+
+    def first(self, now: Setting, knob: Knob, index: int) -> Setting | None:
+        """The same program on the hardware that a knob is turned to, which is there at once: None
+        where what it is turned to is known, where it turns no hardware, and where this program has
+        no plan for that.
+        """
+        if self._known(now, knob, index) is not None:
+            return None
+        try:
+            found = same_program(now, knob, index)
+            if found is not None:
+                found.compiled.planned_wall(dict(found.sizes))
+        except IronworksError:
+            return None  # which compiling for it will tell, or mend
+        return found
 
     def take(self, now: Setting, knob: Knob, index: int) -> Setting:
         """The setting that was compiled beside; compiled now where that was not begun."""
