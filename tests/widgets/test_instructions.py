@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 import explorer
+from explorer.codegen.cuda.object.sass import disassembler
 from tests.widgets import made_by_hand as hand
 from widgets.program import instructions
 from widgets.session.session import Session
@@ -13,8 +14,7 @@ MODELS = ("tests/data/tiny_mobilenetv2.onnx", "tests/data/tiny_while.onnx")
 
 
 def names(text: str) -> set[str]:
-    found = (instructions._NAME.match(line) for line in text.split("\n"))
-    return {name.group(1) for name in found if name}
+    return {name for line in text.split("\n") if (name := instructions.named(line))}
 
 
 @pytest.mark.parametrize("device", ["cpu-avx512", "cpu-avx2"])
@@ -32,9 +32,14 @@ def test_every_instruction_of_our_kernels_is_explained(device: str) -> None:
 @pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
 def test_every_instruction_of_a_thread_block_is_explained() -> None:
     blocks = explorer.compile("zoo:small_lstm", "h100").blocks
-    found = set[str]().union(*(names(b.listings.llvm.text) for b in blocks))
-    assert len(found) > 20
-    assert sorted(name for name in found if not instructions.meaning(name)) == []
+    listings = [b.listings for b in blocks]
+    texts = [[x.llvm.text for x in listings]]
+    if disassembler():
+        texts.append([x.assembly.text for x in listings])
+    for language in texts:
+        found = set[str]().union(*map(names, language))
+        assert len(found) > 20
+        assert sorted(name for name in found if not instructions.meaning(name)) == []
 
 
 def test_forms_are_written_out() -> None:
@@ -51,6 +56,8 @@ def test_forms_are_written_out() -> None:
 def test_an_instruction_of_ptx_is_known_by_its_first_parts() -> None:
     assert instructions.meaning("ld.shared.v4.f32") == "Loads from the shared memory of the block."
     assert instructions.meaning("cvt.sat.f32.f32") != instructions.meaning("cvt.rn.f32.s32")
+    assert "four" in instructions.meaning("LDS.128") and "GPU" in instructions.meaning("LDG.E")
+    assert instructions.named("        /*0010*/              @!P0 FFMA R1, R2, R3 ;") == "FFMA"
     assert instructions.meaning("ld") == instructions.meaning("vnothing") == ""
 
 

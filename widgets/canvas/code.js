@@ -6,7 +6,7 @@ const WORDS = {
   program: /(#.*$)|("[^"]*")|\b(def|return|over|of|tile|view|library|loop|while|if|else|call|match_cast|shape|run|on|sum|max|min|prod)\b|\b(\d[\d.e+-]*)\b|([A-Za-z_]\w*)(?=\()/g,
   numba: /(#.*$)|("[^"]*"|'[^']*')|\b(def|return|for|in|while|if|elif|else|from|import|and|or|not|range|None|True|False)\b|\b(\d[\d.e]*)\b|([A-Za-z_]\w*)(?=\()/g,
   llvm: /(;.*$)|("[^"]*")|\b(define|declare|call|tail|ret|br|label|phi|load|store|getelementptr|inbounds|icmp|fcmp|fadd|fmul|fsub|fdiv|add|mul|sub|select|void|ptr|i64|i32|i8|i1|float|double|align|to|nuw|nsw)\b|\b(\d[\d.e+-]*)\b|(@[\w.$"]+)/g,
-  assembly: /([#;].*$|\/\/.*$)|("[^"]*")|(?<=^\s+(?:@!?%\w+\s+)?)(v?[a-z][\w.]*)\b|(\$-?\w+)|(%[a-z]+\w*)/g,
+  assembly: /([#;].*$|\/\/.*$)|("[^"]*")|((?<=^\s+(?:@!?%\w+\s+)?)v?[a-z][\w.]*|(?<=^\s+\/\*[0-9a-f]+\*\/\s+(?:@!?U?P\w+\s+)?)[A-Z][\w.]*)\b|(\$-?\w+)|(%[a-z]+\w*|(?<=^\s+\/\*.*)\bU?[RP]\d+\b)/g,
 };
 const CLASS = ["", "cm", "str", "k", "str", "fn"];
 

@@ -58,7 +58,7 @@ export function linkedLines(host, changed) {
       const { language, lines } = chosen, first = Math.min(...lines) + 1, last = Math.max(...lines) + 1;
       const what = first === last ? `line ${first}` : `lines ${first} to ${last}`, others = LANGUAGES.filter(([name]) => name !== language && texts[name]?.now).map(([name]) => `${plural(linked(name).size, "line")} of ${CALLED[name]}`);
       const none = !sources().size ? texts[language].now.from ? ": of no single line of the source" : `: ${texts[language].now.note}` : "";
-      const word = lines.size === 1 ? texts[language].now.lines[first - 1].match(/^\s+(?:@!?%\w+\s+)?([a-z][\w.]*)/)?.[1] : null, help = this.help(language, word);
+      const word = lines.size === 1 ? texts[language].now.lines[first - 1].match(/^\s+(?:(?:@!?%\w+\s+)?[a-z]|\/\*[0-9a-f]+\*\/\s+(?:@!?U?P\w+\s+)?[A-Z])[\w.]*/)?.[0].match(/[\w.]+$/)[0] : null, help = this.help(language, word);
       return `${CALLED[language][0].toUpperCase()}${CALLED[language].slice(1)} ${what}${none || (others.length ? `: ${others.join(", ")}` : "")}${help ? `. ${word}: ${help}` : ""}`;
     },
   };

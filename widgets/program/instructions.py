@@ -1,4 +1,4 @@
-"""What an instruction does, in a line: those that generated kernels have, of x86 and of PTX."""
+"""What an instruction does, in a line: those that generated kernels have, of x86, of PTX and of SASS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 
 FILE = Path(__file__).with_suffix(".md")
 _ROW = re.compile(r"^\| (?!instruction )([^|]+) \| ([^|]+) \|$", re.MULTILINE)
-_NAME = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.]*)")
+_NAME = re.compile(
+    r"^\s+(?:(?:@!?%\w+\s+)?([a-z][\w.]*)"
+    r"|/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*))"  # SASS, behind its address
+)
 _FORM = re.compile(r"<(\w)>")
 FORMS: Mapping[str, Mapping[str, str]] = {  # what stands for a letter, and what it is called
     "v": {"": "", "v": ""},
@@ -89,7 +92,9 @@ def _written_out(pattern: str, words: str) -> Iterator[tuple[str, str]]:
 
 
 def meaning(name: str) -> str:
-    """What an instruction does; "" for an unknown one. One of PTX is known by its first parts."""
+    """What an instruction does; "" for an unknown one. One of PTX or SASS is known by its first
+    parts.
+    """
     known = meanings()
     while name not in known and "." in name:
         name = name.rpartition(".")[0]
@@ -98,5 +103,11 @@ def meaning(name: str) -> str:
 
 def explained(lines: Iterable[str]) -> dict[str, str]:
     """The instructions of an assembly text that are known, with what each does."""
-    names = {found.group(1) for line in lines if (found := _NAME.match(line))}
+    names = {name for line in lines if (name := named(line))}
     return {name: told for name in sorted(names) if (told := meaning(name))}
+
+
+def named(line: str) -> str:
+    """The instruction of a line of assembly, "" where it is none."""
+    found = _NAME.match(line)
+    return (found.group(1) or found.group(2)) if found else ""

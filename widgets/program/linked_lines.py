@@ -14,10 +14,11 @@ from widgets.draw.table import Table, count_text
 from widgets.model.compiled import Kernel
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
-from widgets.program.generated_source import kernel_of
+from widgets.program.generated_source import PTX_COMMENT, kernel_of
 
-ASSEMBLY, LLVM = "assembly", "LLVM IR"
+OF_CPU, OF_GPU = ("LLVM IR", "assembly"), ("PTX", "SASS")
 _INSTRUCTION = re.compile(r"\s+[a-z%@{]")
+_OF_SASS = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+\S")  # behind its address
 _NO_INSTRUCTION = re.compile(r"\s*[.#;}/]|\s*[\w.$]+:|declare |attributes |define |source_|target ")
 _DECLARED = re.compile(r"^(\w+) = \w+\(")
 
@@ -34,8 +35,9 @@ class LineRow:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of a kernel's source. `marked` and `counted` are for LLVM IR and assembly: how many
-    instructions have a line of the source, and how many there are.
+    """The lines of a kernel's source. `marked` and `counted` are for LLVM IR and assembly, of a GPU
+    PTX and SASS, as `names` has them: how many instructions have a line of the source, and how many
+    there are.
     """
 
     kernel: str
@@ -44,6 +46,7 @@ class Lines:
     counted: tuple[int, int]
     note: str
     ops: tuple[str, ...] = ()
+    names: tuple[str, str] = OF_CPU
 
 
 def data(kernel: Kernel) -> Lines:
@@ -57,7 +60,9 @@ def data(kernel: Kernel) -> Lines:
     )
     marked = (llvm.total() - llvm[0], assembly.total() - assembly[0])
     counted = (llvm.total(), assembly.total())
-    return Lines(kernel.name, rows, marked, counted, found.note, tuple(sorted(kernel.origins)))
+    ops, gpu = tuple(sorted(kernel.origins)), found.llvm.text.startswith(PTX_COMMENT)
+    names = OF_GPU if gpu else OF_CPU
+    return Lines(kernel.name, rows, marked, counted, found.note, ops, names)
 
 
 def _instructions(listing: Listing) -> list[int]:
@@ -68,8 +73,9 @@ def _instructions(listing: Listing) -> list[int]:
 
 
 def is_instruction(text: str) -> bool:
-    """Whether a line of LLVM IR or assembly is one: no label, directive, comment or declaration."""
-    return bool(_INSTRUCTION.match(text)) and not _NO_INSTRUCTION.match(text)
+    """Whether a line of LLVM IR, assembly, PTX or SASS is one: no label, directive, comment or declaration."""
+    plain = _INSTRUCTION.match(text) and not _NO_INSTRUCTION.match(text)
+    return bool(plain or _OF_SASS.match(text))
 
 
 def declared(source: str) -> tuple[tuple[int, ...], ...]:
@@ -90,7 +96,7 @@ def said(rows: Lines) -> str:
     """How many instructions are linked, and how far that is exact."""
     parts = (
         f"{have:,} of {count_text(all_, f'{name} instruction')}"
-        for name, have, all_ in zip((LLVM, ASSEMBLY), rows.marked, rows.counted)
+        for name, have, all_ in zip(rows.names, rows.marked, rows.counted)
         if all_
     )
     linked = " and ".join(parts)
@@ -100,7 +106,7 @@ def said(rows: Lines) -> str:
 def table(rows: Lines) -> Table:
     """One row a line of the source that became code, or could have."""
     return Table(
-        ("line", "Numba source", "LLVM IR", ASSEMBLY),
+        ("line", "Numba source", *rows.names),
         tuple((r.number, r.text, r.llvm, r.assembly) for r in rows.rows),
         (rows.ops,) * len(rows.rows),
         f"{rows.kernel}: {said(rows)}",
@@ -127,7 +133,7 @@ def figure(rows: Lines) -> Svg:
         marks.append(
             label(40, LIMIT * HIGH + 12, f"… and {len(rows.rows) - LIMIT} lines more", "q")
         )
-    title = f"{rows.kernel}: instructions of assembly by line of its source"
+    title = f"{rows.kernel}: instructions of {rows.names[1]} by line of its source"
     return Svg(WIDE, (len(shown) + 1) * HIGH, "".join(marks), title)
 
 

@@ -10,11 +10,12 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from explorer.codegen.cuda.build import BlockCode
-from explorer.codegen.cuda.object.machine_code import machine_code, marked_ptx
-from explorer.codegen.cuda.object.ptx_lines import ptx_listing
+from explorer.codegen.cuda.object.machine_code import machine_code, marked_cubin, marked_ptx
+from explorer.codegen.cuda.object.marked_lines import ptx_listing, sass_listing
+from explorer.codegen.cuda.object.sass import disassembler, sass
 from explorer.codegen.cuda.occupancy import RESERVED_BYTES, Occupancy, occupancy
 from explorer.codegen.cuda.persistent import ProgramSource
-from explorer.codegen.listing import Listing
+from explorer.codegen.listing import Listing, Listings
 from explorer.devices.model import Device
 from explorer.errors import BadOption, KernelCompileError
 from explorer.ir.dtypes import DType
@@ -72,13 +73,19 @@ def assemble(code: BlockCode, device: Device) -> Assembled:
     return _assembled(code.source, "kernel", dtypes, code.threads, code.dynamic_bytes, device)
 
 
-def ptx_with_lines(code: BlockCode, device: Device) -> tuple[Listing, str]:
-    """The PTX of `assemble` with the line of the source that each of its lines comes from, and how
-    far they can be trusted; it is compiled a second time, to be looked at.
+def with_lines(code: BlockCode, device: Device) -> Listings:
+    """PTX, in the place of LLVM IR, and SASS of `assemble` with the line of the source that each of
+    their lines comes from, and how far they can be trusted; both are compiled a second time, to be
+    looked at. Without a disassembler SASS is a comment that says so.
     """
-    dtypes = tuple(t.dtype for t in code.tensors)
+    plain, dtypes = assemble(code, device), tuple(t.dtype for t in code.tensors)
     marked = marked_ptx(code.source, "kernel", dtypes, code.threads, device.capability)
-    return ptx_listing(assemble(code, device).ptx, marked)
+    ptx, ptx_note = ptx_listing(plain.ptx, marked)
+    if not disassembler():
+        return Listings(ptx, Listing(sass(plain.cubin)), ptx_note)
+    there = sass(marked_cubin(marked, device.capability), marks=True)
+    assembly, note = sass_listing(sass(plain.cubin), there)
+    return Listings(ptx, assembly, f"{ptx_note} {note}")
 
 
 def assemble_program(code: ProgramSource, device: Device) -> Assembled:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from explorer.codegen.cuda.assemble import Assembled, assemble, ptx_with_lines, why_not
+from explorer.codegen.cuda.assemble import Assembled, assemble, why_not, with_lines
 from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
-from explorer.codegen.cuda.object.sass import sass
 from explorer.codegen.listing import Listing, Listings
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed, KernelCompileError
@@ -14,7 +13,6 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 
 IN_PLACE = "// PTX stands here: numba-cuda keeps no LLVM IR of a GPU's kernels\n"
-NOTE = "Which line of the source a line of SASS comes from is not known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +59,13 @@ class BlockKernel:
         if self.code is None or self.unassembled:
             return Listings(Listing(head), Listing(head), "")
         try:
-            assembly = Listing(head + sass(self.assembled.cubin))
-            ptx, note = ptx_with_lines(self.code, self.device)
+            found = with_lines(self.code, self.device)
         except KernelCompileError:
             return Listings(Listing(head), Listing(head), "")
+        ptx, assembly = found.llvm, found.assembly
         llvm = Listing(f"{head}{IN_PLACE}{ptx.text}", (0, 0, *ptx.lines))
-        return Listings(llvm, assembly, f"{note} {NOTE}")
+        lines = (0, *assembly.lines) if assembly.lines else ()
+        return Listings(llvm, Listing(head + assembly.text, lines), found.note)
 
 
 def print_blocks(

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from explorer.codegen.cuda import assemble as assembler
-from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, ptx_with_lines, why_not
+from explorer.codegen.cuda.assemble import SPILLED, USED, assemble, why_not, with_lines
 from explorer.codegen.cuda.block_kernel import BlockKernel
 from explorer.codegen.cuda.object import machine_code as machine
 from explorer.codegen.cuda.object.machine_code import machine_code
-from explorer.codegen.cuda.object.ptx_lines import EXACT, ptx_listing
+from explorer.codegen.cuda.object.marked_lines import EXACT, ptx_listing, sass_listing
 from explorer.codegen.cuda.object.sass import disassembler, sass
 from explorer.codegen.cuda.occupancy import occupancy
 from explorer.devices.catalogue import device
@@ -44,9 +44,10 @@ def test_blocks_are_assembled(name: str, capability: int) -> None:
 @pytest.mark.parametrize("name", SOME)
 def test_lines_of_ptx_have_the_lines_of_the_source(name: str) -> None:
     code = code_of(case(name), A100)
-    found, note = ptx_with_lines(code, A100)
+    listings = with_lines(code, A100)
+    found = listings.llvm
     lines, texts = code.source.split("\n"), found.text.rstrip("\n").split("\n")
-    assert found.text == assemble(code, A100).ptx and note
+    assert found.text == assemble(code, A100).ptx and listings.note
     assert len(found.lines) == len(texts)
     stores = [lines[n - 1] for n, text in zip(found.lines, texts) if "st.global" in text and n]
     assert stores and all("] = " in line for line in stores)
@@ -61,10 +62,35 @@ def test_a_copy_of_ptx_that_differs_lends_its_lines_only_where_it_is_the_same() 
     first, second, third, fourth = PTX.rstrip().split("\n")
     marked = [first, "\t.loc\t1 7 1", second, "\t.loc\t1 8 1", third, fourth.replace("_1", "_5")]
     same, note = ptx_listing(PTX, "\n".join([*marked, '\t.file\t1 "x"']))
-    assert note == EXACT and same.lines == (0, 7, 8, 8) and same.text == PTX
+    assert note == EXACT.format("PTX") and same.lines == (0, 7, 8, 8) and same.text == PTX
     marked[4] = "\tsub.f32 \t%f4, %f1, %f1;"
     other, note = ptx_listing(PTX, "\n".join(marked))
     assert other.lines == (0, 7, 0, 8) and "1 of 4 lines" in note
+
+
+@pytest.mark.skipif(not disassembler(), reason="NVIDIA's disassembler is not installed")
+@needs_numba_cuda
+@pytest.mark.parametrize("name", SOME)
+def test_instructions_have_the_lines_of_the_source(name: str) -> None:
+    code = code_of(case(name), A100)
+    found = with_lines(code, A100).assembly
+    lines, texts = code.source.split("\n"), found.text.rstrip("\n").split("\n")
+    assert found.text == sass(assemble(code, A100).cubin) and len(found.lines) == len(texts)
+    stores = [n for n, text in zip(found.lines, texts) if "STG.E" in text]
+    assert stores and all(n and "] = " in lines[n - 1] for n in stores)
+    linked = sum(map(bool, found.lines)) / sum("/*0" in text and ";" in text for text in texts)
+    assert linked > 0.9
+
+
+SASS = "\t.section\tx\n        /*0000*/      MOV R1, R2 ;\n        /*0010*/      EXIT ;\n"
+
+
+def test_an_instruction_that_was_inlined_has_its_own_line() -> None:
+    head, first, second = SASS.rstrip().split("\n")
+    mark = '\t//## File "x", line {}'
+    inlined = [mark.format(3) + ' inlined at "x", line 9', mark.format(9)]
+    found, note = sass_listing(SASS, "\n".join([head, *inlined, first, mark.format(8), second]))
+    assert found.lines == (0, 3, 8) and found.text == SASS and note == EXACT.format("SASS")
 
 
 @needs_numba_cuda

@@ -120,6 +120,18 @@ def marked_ptx(
             raise KernelCompileError(f"no PTX with lines: {problem}", where="kernel") from problem
 
 
+@lru_cache(maxsize=64)
+def marked_cubin(ptx: str, capability: int) -> bytes:
+    """The object file of PTX that has such marks, with them, to be looked at.
+
+    Raises KernelCompileError where the assembler refuses.
+    """
+    try:
+        return _linked(ptx, f"-arch=sm_{capability}", "-lineinfo")[0]
+    except Exception as problem:  # the linker's are of many kinds
+        raise KernelCompileError(f"no SASS with lines: {problem}", where="kernel") from problem
+
+
 def _ptx(
     source: str,
     kernel: str,
@@ -156,11 +168,11 @@ def _as_on(capability: tuple[int, int]) -> Iterator[None]:
             dispatcher.get_current_device = before
 
 
-def _linked(ptx: str, arch: str) -> tuple[bytes, str]:
+def _linked(ptx: str, *options: str) -> tuple[bytes, str]:
     """The object file of PTX, and what the linker tells of it."""
     linker: Any = import_module("cuda.bindings.nvjitlink")
-    options, data = [arch, "-verbose"], ptx.encode()
-    handle = linker.create(len(options), options)
+    options, data = ("-verbose", *options), ptx.encode()
+    handle = linker.create(len(options), list(options))
     try:
         linker.add_data(handle, linker.InputType.PTX, data, len(data), "kernel.ptx")
         linker.complete(handle)

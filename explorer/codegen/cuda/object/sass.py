@@ -31,8 +31,9 @@ def disassembler() -> str:
 
 
 @lru_cache(maxsize=64)
-def sass(cubin: bytes) -> str:
-    """The instructions of an object file, or a comment that says why there are none.
+def sass(cubin: bytes, marks: bool = False) -> str:
+    """The instructions of an object file, or a comment that says why there are none; `marks`: with
+    those of the lines of the source that it holds.
 
     Raises KernelCompileError where the disassembler refuses it, or does not run.
     """
@@ -43,7 +44,10 @@ def sass(cubin: bytes) -> str:
         file = Path(folder) / "kernel.cubin"
         file.write_bytes(cubin)
         try:
-            done = run([tool, "-c", str(file)], capture_output=True, text=True, timeout=PATIENCE_S)
+            options = ["-c", *(["-g"] if marks else [])]
+            done = run(
+                [tool, *options, str(file)], capture_output=True, text=True, timeout=PATIENCE_S
+            )
         except (OSError, TimeoutExpired) as problem:
             raise KernelCompileError(f"{NAME} did not run: {problem}", where="kernel") from problem
     if done.returncode:
