@@ -1,4 +1,4 @@
-"""What an instruction does, in a line: those that generated kernels have, of x86, of PTX and of SASS."""
+"""What an instruction does, in a line: those of our kernels, of x86, of PTX and of SASS."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _instructions(listing: Listing) -> list[int]:
 
 
 def is_instruction(text: str) -> bool:
-    """Whether a line of LLVM IR, assembly, PTX or SASS is one: no label, directive, comment or declaration."""
+    """Whether a line of LLVM IR, assembly, PTX or SASS is one: no label, directive or comment."""
     plain = _INSTRUCTION.match(text) and not _NO_INSTRUCTION.match(text)
     return bool(plain or _OF_SASS.match(text))
 
