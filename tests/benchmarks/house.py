@@ -2,16 +2,17 @@
 
     python -m tests.benchmarks.house [--models tiny_bert,tiny_mobilenetv2] [--values 4] [--looked 3]
                                      [--operators 50000] [--moves 200] [--parts first,knobs]
+                                     [--cache FOLDER]
 
 `first`: a fresh process on one core with an empty cache opens the first model: the seconds until
 the page has all of its first picture, from a model (planned) and from a compilation (with code).
 
 `knobs`: for each model each knob goes to some of its values, in a process that has compiled the
-model once, with a cache that is empty before: the time from the question to all that the page is
-sent, as JSON: for the first picture that the turn changes, which of other hardware is the same
-program on it; once compiled and planned; and once measured. Before each turn its reader looks at
-the picture for `--looked` seconds, in which the kernel compiles ahead; 0: turned at once. The line
-of a model says the median, the 95th percentile and the slowest, by knob.
+model once, with a cache that is empty before, or with that of `--cache`: the time from the question
+to all that the page is sent, as JSON: for the first picture that the turn changes, which of other
+hardware is the same program on it; once compiled and planned; and once measured. Before each turn
+its reader looks at the picture for `--looked` seconds, in which the kernel compiles ahead; 0:
+turned at once. The line of a model says the median, the 95th percentile and the slowest, by knob.
 Settings of *What if* are turned as knobs are, away and back.
 `graph`: a model of so many operators: the time until it is laid out folded, and until one of its
 folds is opened. `steps`: the program of each step of a model of so many lines. `memory`: what the
@@ -278,6 +279,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=5_000)
     parser.add_argument("--moves", type=int, default=200)
     parser.add_argument("--parts", default="first,knobs,graph,steps,memory")
+    parser.add_argument("--cache", default="", help="a folder that is kept: warm the second time")
     parser.add_argument("--json", default="", help="a file that gets every turn")
     flags = parser.parse_args()
     models, parts = flags.models.split(","), flags.parts.split(",")
@@ -285,8 +287,8 @@ def main() -> None:
         first(models[0])
     if "knobs" in parts:
         print("model, knob  n  ms to the first picture, planned, measured: median  95 %  most each")
-        with TemporaryDirectory() as folder:
-            os.environ["IRONWORKS_CACHE"] = folder
+        with TemporaryDirectory() as empty:
+            os.environ["IRONWORKS_CACHE"] = flags.cache or empty
             rows = knobs(models, flags.values, flags.looked)
         for name, typed in (("all knobs", False), ("all settings", True)):
             _say(name, [r for r in rows if r["knob"].startswith(settings.SET) is typed])
