@@ -22,6 +22,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.frontends.model import Model
 from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.tiling import Chosen
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
@@ -50,7 +51,6 @@ if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for, a
     from networkx import DiGraph
 
     from explorer.codegen.cuda.block_kernel import BlockKernel
-    from explorer.codegen.cuda.build import Chosen
     from explorer.compilation.on_gpu import OnGpu
     from explorer.runtime.cuda.driver import Driver
     from explorer.runtime.cuda.program import DeviceProgram
@@ -73,8 +73,10 @@ class Compilation:
         recompile: Callable[[Options, Stage | str | None], Compilation],
         check: bool = False,
         donate: tuple[str, ...] = (),
+        chosen: Callable[[Sizes], Chosen] | None = None,
     ) -> None:
         self.donate = donate
+        self._chosen = chosen  # thread blocks of a GPU that were chosen for another
         self.model = model
         self.device = device
         self.options = options
@@ -102,8 +104,9 @@ class Compilation:
         return self._recompile(replace(self.options, **groups), until)
 
     def same_program(self, hardware: HardwareOptions) -> Compilation:
-        """This program as it is, with its kernels and its tiles, planned for the device with other
-        figures: what is known at once of `with_options(hardware=...)`, which compiles for them.
+        """This program as it is, with its kernels, their tiles and thread blocks, planned for the
+        device with other figures: what is known at once of `with_options(hardware=...)`, which
+        compiles for them.
 
         Raises BadOption where the device has no such figure, or may not have that value.
         """
@@ -120,7 +123,12 @@ class Compilation:
             self._recompile,
             self.check,
             self.donate,
+            self._blocks_before,
         )
+
+    def _blocks_before(self, sizes: Sizes) -> Chosen:
+        """The thread blocks of a binding, of whose symbols the plan may know more."""
+        return self.chosen_blocks({name: sizes[name] for name in self.hint})
 
     @cached_property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -167,7 +175,12 @@ class Compilation:
                 try_="compile without `until`",
             )
         return Executable(
-            self.program, self.codes, self.device, poisoned=self.check, donated=self.donate
+            self.program,
+            self.codes,
+            self.device,
+            poisoned=self.check,
+            donated=self.donate,
+            blocks=self._chosen,
         )
 
     @property

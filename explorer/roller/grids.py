@@ -5,7 +5,7 @@ moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -38,6 +38,7 @@ GROWN_RESULTS = 4  # of the construction that are looked at: a bound on search t
 HELD = (1, 2, 3, 4)  # blocks of a multiprocessor, for which waves are counted; chosen
 FULL_SHARE = 0.8  # of the places of all waves, with which no fuller grid is looked for; chosen
 GROWN_RATIO = 4  # that a block may be larger along an axis; chosen
+AS_CHOSEN = "as chosen"  # in the place of a tile's label
 RESIDENT_SHARE = 0.5  # of a shared cache may be one operand that stays in it; chosen
 
 
@@ -51,13 +52,28 @@ def grids(
     `cold`: constants come from the farthest memory, because those of the program together do not
     stay in a nearer one.
     """
-    bound = bind_kernel(kernel, sizes or {})
+    about = _about(kernel, device, sizes or {}, cold)
+    programs = tuple(_programs(about.fused, device, frozenset(about.shared)))
+    return about.printed(programs) or about.unprinted(programs)
+
+
+def grids_of(
+    kernel: Kernel, device: Device, blocks: Iterable[Block], cold: bool = False
+) -> tuple[ThreadBlocks, ...]:
+    """The grids of these blocks of a kernel of fixed extents, where the device has room for them:
+    what a program that is already tiled does on other hardware.
+    """
+    about = _about(kernel, device, {}, cold)
+    found = (about.of(block, AS_CHOSEN) for block in blocks)
+    return tuple(b for b in found if b is not None)
+
+
+def _about(kernel: Kernel, device: Device, sizes: Sizes, cold: bool) -> _Blocks:
+    bound = bind_kernel(kernel, sizes)
     c = heaviest(bound, {})
     found = contraction(c)
     fused = fuse_axes(of_compute(bound, c, {})) if found is None else as_matmul(bound, c, found, {})
-    about = _Blocks(bound, device, c, fused, _far_bytes(bound, device, cold))
-    programs = tuple(_programs(fused, device, frozenset(about.shared)))
-    return about.printed(programs) or about.unprinted(programs)
+    return _Blocks(bound, device, c, fused, _far_bytes(bound, device, cold))
 
 
 def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[TiledProgram]:
@@ -104,13 +120,13 @@ class _Blocks:
             for wide in self._wider(block):
                 for fits in fitting_each(self.kernel, wide, env, self.device, self._rooms()):
                     blocks.setdefault(fits, label)
-        found = [b for block, label in blocks.items() if (b := self._of(block, label)) is not None]
+        found = [b for block, label in blocks.items() if (b := self.of(block, label)) is not None]
         for block, label in dict.fromkeys(self._fuller(found)):
-            more = None if block in blocks else self._of(block, label)
+            more = None if block in blocks else self.of(block, label)
             found += [] if more is None else [more]
         return tuple(found)
 
-    def _of(self, block: Block, label: str) -> ThreadBlocks | None:
+    def of(self, block: Block, label: str) -> ThreadBlocks | None:
         """What a block does and moves; None where the device has no room for it."""
         program = unsynced(self.kernel, block, ShapeEnv(), self.device)
         if level_problem(program, self.device):

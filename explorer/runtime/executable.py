@@ -15,6 +15,7 @@ from explorer.garbage import rare_collections
 from explorer.grinder import LevelPolicy, Ways, uprogram, ways_of
 from explorer.grinder import Options as GrinderOptions
 from explorer.ir.decisions.memory_plan import MemoryPlan
+from explorer.ir.decisions.tiling import Chosen
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
@@ -62,6 +63,7 @@ class Executable:
         ways: Ways | LevelPolicy | None = None,
         poisoned: bool = False,
         donated: Collection[str] = (),
+        blocks: Callable[[Sizes], Chosen] | None = None,
     ) -> None:
         self.program, self.codes, self.device = program, codes, device
         self.poisoned = poisoned
@@ -86,7 +88,7 @@ class Executable:
             self.task_times.of,
             self.rammer,
             self.memory_options,
-            SheetTimes(program, device) if device.kind == "gpu" else None,
+            SheetTimes(program, device, blocks) if device.kind == "gpu" else None,
             self.task_times.library,
             program.constants,
         )

@@ -149,7 +149,11 @@ def test_the_device_is_the_one_that_it_would_be_compiled_for(target: str) -> Non
         if target == "cpu" or figure.name in ("units", "DRAM bandwidth"):
             with suppress(IronworksError):  # what does not go with that hardware says so
                 plans += mine.planned_wall().total_us > 0
+            if target == "h100":  # its thread blocks, where it has room for them, are chosen once
+                same, before = mine.chosen_blocks(), c.chosen_blocks()
+                assert all(set(same[name]) <= set(before[name]) for name in before)
     assert plans >= 2
     units = Hardware((("units", c.device.units * 2.0),))
     back = c.same_program(units).same_program(Hardware())
-    assert back.device == c.device and back.planned_wall() == c.planned_wall()
+    assert back.device == c.device and back.chosen_blocks() == c.chosen_blocks()
+    assert back.planned_wall().total_us == pytest.approx(c.planned_wall().total_us)

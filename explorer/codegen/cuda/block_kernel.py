@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.codegen.cuda.assemble import Assembled, assemble, why_not, with_lines
-from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
+from explorer.codegen.cuda.build import BlockCode, print_block
 from explorer.codegen.listing import Listing, Listings
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed, KernelCompileError
+from explorer.ir.decisions.tiling import Chosen
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 

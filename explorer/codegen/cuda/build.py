@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import TypeAlias
 
 from explorer.codegen.cuda.narrow import held, unprinted
 from explorer.codegen.cuda.print import emit
@@ -24,9 +23,6 @@ from explorer.ir.tile_programs.elements import Buffer
 from explorer.ir.tile_programs.program import Grid, TileProgram
 from explorer.ir.tile_programs.traversal import threads_of
 from explorer.roller.thread_block import bound_normal, thread_block_steps
-
-Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]
-"""The thread blocks of kernel calls by name: one, but where runs of a call choose differently."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from explorer.codegen.cuda.build import BlockCode, Chosen, print_block
+from explorer.codegen.cuda.build import BlockCode, print_block
 from explorer.codegen.cuda.stand_in import run_block_source
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.calls import KernelCall
+from explorer.ir.decisions.tiling import Chosen
 from explorer.ir.dtypes import numpy_dtype
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding, Program

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.shapes.dims import Dim
@@ -71,6 +73,10 @@ class Block:
     threads: int = 1
     register: tuple[tuple[str, int], ...] = ()
     shared: tuple[tuple[str, int], ...] = ()
+
+
+Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]
+"""The thread blocks of kernel calls by name: one, but where runs of a call choose differently."""
 
 
 @dataclass(frozen=True, slots=True)

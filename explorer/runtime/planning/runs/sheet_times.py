@@ -4,18 +4,19 @@ as many units as blocks are resident.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.model import Device
 from explorer.grinder import OperatorTask
+from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.sheets import Gridded, facts_of, vdevices_of
-from explorer.roller.grids import RESIDENT_SHARE, grids
+from explorer.roller.grids import RESIDENT_SHARE, grids, grids_of
 from explorer.roller.thread_block import launched
 from explorer.runtime.planning.extents import Extents
 
@@ -23,25 +24,35 @@ ALONE = "op-by-op"  # the policy under which an operator has the device to itsel
 
 
 class SheetTimes:
-    """Grids of kernel calls on a data sheet; those of equal kernels are worked out once."""
+    """Grids of kernel calls on a data sheet; those of equal kernels are worked out once. `chosen`:
+    under a binding the blocks that calls have, of which no others are looked for where they fit.
+    """
 
-    def __init__(self, program: Program, device: Device) -> None:
+    def __init__(
+        self,
+        program: Program,
+        device: Device,
+        chosen: Callable[[Sizes], Chosen] | None = None,
+    ) -> None:
         self.device = device
+        self._chosen = chosen or (lambda sizes: {})
         near = next(m for m in device.levels if m.shared)
         constants = sum(c.array.nbytes for c in program.constants.values())
         self.cold = constants > RESIDENT_SHARE * (near.capacity_bytes or float("inf"))
         self._named: dict[tuple[Kernel, tuple[tuple[str, int], ...]], Kernel] = {}
-        self._known: dict[Kernel, tuple[ThreadBlocks, ...]] = {}
+        self._known: dict[tuple[Kernel, tuple[Block, ...]], tuple[ThreadBlocks, ...]] = {}
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
         """The grids that a call could be launched with under a binding."""
         key = (operator.call.kernel, tuple(sorted(sizes.items())))
         if key not in self._named:
             self._named[key] = launched(operator.call.kernel, sizes)
-        kernel = self._named[key]
-        if kernel not in self._known:
-            self._known[kernel] = grids(kernel, self.device, cold=self.cold)
-        return self._known[kernel]
+        kernel, blocks = self._named[key], tuple(self._chosen(sizes).get(operator.binding, ()))
+        if (kernel, blocks) not in self._known:
+            found = grids_of(kernel, self.device, blocks, self.cold) if blocks else ()
+            found = found or grids(kernel, self.device, cold=self.cold)
+            self._known[kernel, blocks] = found
+        return self._known[kernel, blocks]
 
     def facts(
         self,
