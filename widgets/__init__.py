@@ -172,13 +172,14 @@ def _session(
     measured: bool,
 ) -> Session:
     """A session with what a room shows: a run where it is the wall, the clock where wanted."""
+    from widgets.session.asked.clocks import time_shown
     from widgets.session.session import Session
 
     session = Session(c, sizes=sizes, inputs=inputs)
     if picture.live == "wall" and session.runs:
         session.run_once()
     if measured:
-        session.time_shown(picture, op)
+        time_shown(session, picture, op)
     return session
 
 

@@ -10,6 +10,7 @@ from explorer.stepping.effects import did
 from explorer.stepping.leave_out import changed_something, cost_of, leave_one_out, without
 from widgets.charts.steps import left_out as charts
 from widgets.rooms import gallery
+from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
 from widgets.timed.left_out import LeftOutRows, caption, table
 
@@ -45,7 +46,7 @@ def test_the_picture_asks_its_clock() -> None:
     session = Session(explorer.compile("zoo:tiny_bert"))
     picture = gallery.named("left_out")
     assert "nobody has asked" in gallery.picture("left_out", session)[1].caption
-    session.time_shown(picture, "")
+    time_shown(session, picture, "")
     assert "without weld" in gallery.picture("left_out", session)[1].caption
 
 

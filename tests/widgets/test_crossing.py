@@ -18,6 +18,7 @@ from widgets.draw.svg import text_width
 from widgets.draw.table import count_text
 from widgets.grinder import crossing, crossing_picture
 from widgets.rooms import gallery
+from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
 
 tensor = explorer.tensor
@@ -139,7 +140,7 @@ def test_a_timing_goes_on_beside_and_its_points_are_drawn(session: Session) -> N
 def test_a_model_without_a_loop_says_so() -> None:
     c = explorer.compile(explorer.trace(lambda x: xp.tanh(x))(x=tensor("float32", 4)))
     session = Session(c)
-    session.time_shown(gallery.named("crossing"), "")
+    time_shown(session, gallery.named("crossing"), "")
     assert "No loop" in crossing_picture.PICTURE.draw(session, "")[1].title
     assert widgets.data(c, "crossing") == ()
 

@@ -28,6 +28,7 @@ from widgets.model.brick_wall import Call
 from widgets.rammer import rtasks_picture
 from widgets.roller import staircase
 from widgets.rooms import gallery
+from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
 from widgets.timed import kernel_table
 from widgets.timed import search as tile_search
@@ -181,7 +182,7 @@ def test_each_call_is_planned_against_measured_and_what_is_left_over_stands_belo
     with pytest.raises(BadOption, match="nothing has run here yet"):
         widgets.figure(explorer.compile(model, until="planned"), "errors")
     session = Session(c)
-    session.time_shown(gallery.named("errors"), "")
+    time_shown(session, gallery.named("errors"), "")
     rows, _, table = gallery.named("errors").draw(session, "")
     walls = session.walls
     assert walls.planned is not None and walls.measured is not None
@@ -214,7 +215,7 @@ def test_each_kernel_stands_beside_its_floor_its_plan_and_its_clock() -> None:
     assert wall is not None
     plain = picture.draw(session, "")
     assert not plain[0].measured and "none measured yet" in plain[2].caption
-    session.time_shown(picture, "")
+    time_shown(session, picture, "")
     rows, _, table = picture.draw(session, "")
     assert len(rows.kernels) == len(table.rows) == 3 and rows.units == wall.units
     product, result, count = 2 * 63 * 96 * 96, 63 * 96, 4 * (2 * 63 * 96 + 96 * 96)
@@ -306,7 +307,7 @@ def test_a_search_has_its_trials_in_order_and_the_best_so_far(
     picture = gallery.named("search")
     plain, _, table = picture.draw(session, "")
     assert plain.tried == plain.best_us == () and "none tried yet" in table.caption
-    session.time_shown(picture, "")
+    time_shown(session, picture, "")
     rows, _, table = picture.draw(session, "")
     tilings = session.now.compiled.program.decisions.tilings
     binding = next(d for d in tilings if session.house.label(d.binding) == rows.kernel)
@@ -335,7 +336,7 @@ def test_a_tile_with_another_result_ends_a_search(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tile_search, "agree", lambda one, other: False)
     session = Session(explorer.compile(model, until="emitted"))
     with pytest.raises(AnswerMismatch, match="give different results"):
-        session.time_shown(gallery.named("search"), "")
+        time_shown(session, gallery.named("search"), "")
 
 
 @pytest.mark.parametrize("room", OF_ANY)

@@ -13,6 +13,7 @@ import explorer
 from tests.frontends.models import DATA
 from tests.runtime.test_decided import collatz
 from widgets.grinder import task_tree
+from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
 
 
@@ -52,7 +53,7 @@ def test_what_ran_is_told_in_the_tree_where_a_clock_ran() -> None:
     session = Session(c.with_options(grinder=grinder), inputs={"n": np.int64(27)})
     rows, figure, table = task_tree.PICTURE.draw(session, "")
     assert not any(r.ran for r in rows) and "measured" not in figure.text()
-    session.time_shown(task_tree.PICTURE, "")
+    time_shown(session, task_tree.PICTURE, "")
     rows, figure, table = task_tree.PICTURE.draw(session, "")
     told = {r.name.rsplit("/", 1)[-1]: r.ran for r in rows if r.ran}
     assert told == {

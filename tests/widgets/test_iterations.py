@@ -15,6 +15,7 @@ from tests.runtime.test_decided import collatz, nested
 from widgets.grinder import iterations, iterations_picture
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call
+from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
 
 
@@ -22,7 +23,7 @@ def measured(model: object, schedule: str, **inputs: np.ndarray) -> Session:
     c = explorer.compile(model)
     grinder = replace(c.options.grinder, schedule=schedule, inline_branches=False)
     session = Session(c.with_options(grinder=grinder), inputs=inputs)
-    session.time_shown(iterations_picture.PICTURE, "")
+    time_shown(session, iterations_picture.PICTURE, "")
     return session
 
 

@@ -97,7 +97,7 @@ def test_more_units_than_the_plan_has_share_its_lanes(tmp_path: Path) -> None:
     assert planned is not None and planned.units < 132
     assert heads["wall_recorded"]["slice"]["lanes"] <= planned.units
     window = {"start_us": 0.0, "end_us": 50.0, "lanes": 160}
-    found = session.slice("wall_recorded", **window).data
+    found = session.answer("wall", {"wall": "wall_recorded", **window}).data
     assert found["lanes"] <= planned.units and found["group"] >= 132 // planned.units
 
 

@@ -18,6 +18,7 @@ from widgets.model.controls import settings
 from widgets.model.controls.settings import KNOBS
 from widgets.rooms import gallery
 from widgets.session import state as states
+from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
 from widgets.session.timing.fitting import Fitting
 
@@ -146,7 +147,7 @@ def test_each_figure_is_halved_and_doubled_and_told_by_its_effect() -> None:
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
     picture = gallery.named("hardware")
     assert gallery.picture("hardware", session)[1].columns[-1] == "from"
-    session.time_shown(picture, "")
+    time_shown(session, picture, "")
     rows, svg, words = picture.draw(session, "")
     assert svg is None and words.columns[-1] == "why not"
     effects = [rows.effect(name) for name in rows.names]

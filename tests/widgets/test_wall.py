@@ -89,7 +89,8 @@ def test_a_million_bricks_take_less_than_a_megabyte_a_view(units: int) -> None:
     for share in (0.1, 0.01):
         view = {"start_us": 0.3 * total, "end_us": (0.3 + share) * total, "pixels": 3000}
         found = [
-            session.slice(wall, **view, lit=[0, 1]) for wall in ("wall_planned", "wall_measured")
+            session.answer("wall", {"wall": wall, **view, "lit": [0, 1]})
+            for wall in ("wall_planned", "wall_measured")
         ]
         assert sum(len(f.buffers[0]) for f in found) < wall_slices.VIEW_BYTES
 

@@ -32,6 +32,7 @@ from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
 from widgets.session import recorded as recordings
 from widgets.session import state
+from widgets.session.asked.clocks import time_shown
 from widgets.session.looked_at import look_at
 from widgets.session.session import Session
 from widgets.session.timing.comparing import has_code
@@ -342,7 +343,7 @@ def show(
     if picture.live == "wall" and session.runs:
         session.run_once()
     if measured:
-        session.time_shown(picture, op)
+        time_shown(session, picture, op)
     look_at(session, step, against)
     if _opens(picture):
         return Rooms(session, picture, op)

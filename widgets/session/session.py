@@ -22,21 +22,17 @@ from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.runtime.control.way_times import Timed
 from explorer.tuning.what_if import compare
 from widgets.draw.table import time_text
-from widgets.grinder.view import LOOPS, crossing
 from widgets.model.compiled import Arrays, Compiled
 from widgets.model.controls import settings
 from widgets.model.controls.unasked import unasked
 from widgets.model.hand import Hand
 from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
-from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, with_tile
+from widgets.model.knobs import Setting, first_setting, knobs, said, with_code
 from widgets.model.on_show import Times, View, Walls
-from widgets.model.outline import tiling_text
-from widgets.model.picture import Picture
-from widgets.rammer import wall_hand
-from widgets.roller.view import rolled
-from widgets.rooms import gallery, why_nots
+from widgets.rooms import gallery
 from widgets.session import answers, edits, ended, state, verdict
+from widgets.session.asked import clocks, connections, kernels, tiles, wall
 from widgets.session.history import History
 from widgets.session.kept import keeping
 from widgets.session.kept import replayed_moves as by_hand
@@ -45,16 +41,15 @@ from widgets.session.moves import Hands
 from widgets.session.questions import check_question, item, position
 from widgets.session.shown import Shown, shown
 from widgets.session.timing.bench import Bench, Timer
-from widgets.session.timing.clocks import Clocks, clock_of
+from widgets.session.timing.clocks import Clocks
 from widgets.session.timing.comparing import Comparing, timed_step
 from widgets.session.timing.crossings import Crossings
 from widgets.session.timing.fitting import Fitting
 from widgets.session.timing.jobs import make_way
-from widgets.session.timing.profiling import Profiling, profilable
-from widgets.session.timing.tuning import tiling_of, timed
+from widgets.session.timing.profiling import Profiling
+from widgets.session.timing.tuning import timed
 from widgets.session.timing.turning import Turning
 from widgets.session.verdict import Step
-from widgets.session.wall_views import Binary
 
 CHANGING = (
     "shown",
@@ -67,6 +62,31 @@ CHANGING = (
     "behind",
     "_made",
 )  # by answers: all are values
+
+QUESTIONS: Mapping[str, Callable[..., Any]] = {
+    **answers.READERS,
+    **wall.ANSWERS,
+    **clocks.ANSWERS,
+    **tiles.ANSWERS,
+    **connections.ANSWERS,
+    **kernels.ANSWERS,
+}
+OWN = (  # which the session answers itself: they move along its steps, or keep them
+    "begin_turn",
+    "look_ahead",
+    "turn",
+    "as_far",
+    "begin_measure",
+    "measure",
+    "cancel",
+    "undo",
+    "redo",
+    "go",
+    "pin",
+    "link",
+    "save",
+    "restore",
+)
 
 GOES_ON = {*answers.READERS, "wall", "focus", "job", "look_ahead"}  # beside what nobody waits for
 STAYS = (GOES_ON - {"look_ahead"}) | {"cancel"}  # beside what is shown before it is compiled
@@ -192,7 +212,7 @@ class Session:
             self._made = random_inputs(now.compiled.model.program, dict(now.sizes))
         return self._made
 
-    def _with_code(self) -> None:
+    def with_code(self) -> None:
         """What is on show with its code, generated now where it was only planned."""
         if self.runs and (setting := with_code(self.now)) is not self.now:
             self._take_code(replace(self.steps.now, setting=setting))
@@ -209,7 +229,7 @@ class Session:
 
     def run_once(self) -> None:
         """Measure the wall of the setting on show."""
-        self._with_code()
+        self.with_code()
         time = self.steps.now.time
         ran = self.shown.run_once(self.inputs, time.median_us if time else None)
         self.shown = ran.with_more_units()
@@ -269,48 +289,9 @@ class Session:
         `refused`: then the session is as it was before.
         """
         known: dict[str, Callable[..., Any]] = {
-            **{name: partial(reader, self) for name, reader in answers.READERS.items()},
-            "begin_turn": self.begin_turn,
-            "look_ahead": self.look_ahead,
-            "turn": self.turn,
-            "as_far": self.as_far,
-            "wall": self.slice,
-            "move_brick": self.move_brick,
-            "begin_fit": lambda: self.fitting.start(self.now, self.bench.jobs),
-            "fit": lambda: self._go(self.fitting.take(self.now)),
-            "begin_profile": self.begin_profile,
-            "profile": self.profile,
-            "begin_crossing": self.begin_crossing,
-            "crossing": self.crossing,
-            "begin_clock": self.begin_clock,
-            "clock": self.clock,
-            "begin_measure": self.begin_measure,
-            "measure": self.measure,
-            "undo": self.undo,
-            "redo": self.redo,
-            "go": self.go,
-            "pin": self.pin,
+            **{name: partial(found, self) for name, found in QUESTIONS.items()},
+            **{name: getattr(self, name) for name in OWN},
             "focus": self.focus_on,
-            "tuning": self.form,
-            "judge": self.judge,
-            "time_tile": self.time_tile,
-            "job": self.bench.jobs.told,
-            "cancel": self.cancel,
-            "take": self.take,
-            "hand": partial(self.hands.told, self.now),
-            "move": partial(self.hands.move, self.now),
-            "join": partial(self.hands.join, self.now),
-            "unmove": partial(self.hands.unmove, self.now),
-            "time_hand": self.time_hand,
-            "take_hand": self.take_hand,
-            "force": self.force,
-            "edit": self.edit,
-            "keep_edit": self.keep_edit,
-            "drop_edit": self.drop_edit,
-            "try_edit": self.try_edit,
-            "link": self.link,
-            "save": self.save,
-            "restore": self.restore,
         }
         if kind not in known:
             raise BadOption(f"there is no question {kind[:40]!r}")
@@ -374,13 +355,13 @@ class Session:
     def turn(self, knob: str, index: int, label: str = "") -> Any:
         """Turn a knob: compile what follows from it and plan the wall; measuring comes after."""
         mine = self._knob(knob, index, label)
-        return self._go(Step(self.turning.take(self.now, mine, index), said(mine, index)))
+        return self.show_next(Step(self.turning.take(self.now, mine, index), said(mine, index)))
 
     def as_far(self, knob: str, index: int, label: str = "") -> Any:
         """Show how far compiling comes with a knob at a value that it ends in an error with."""
         mine = self._knob(knob, index, label)
         at = ended.as_far(self.now, mine, index)
-        self._go(Step(at, f"{said(mine, index)}: failed"))
+        self.show_next(Step(at, f"{said(mine, index)}: failed"))
         return {"said": self.verdict()["big"]}
 
     def _knob(self, knob: str, index: int, label: str) -> Knob:
@@ -395,78 +376,17 @@ class Session:
         position(index)
         return mine
 
-    def _go(self, step: Step, *, measured: bool = True) -> Any:
+    def show_next(self, step: Step, *, measured: bool = True) -> dict[str, Any]:
         self._show(step, more=not (measured and self.runs))
         self.steps = self.steps.with_next(step)
         planned = time_text(self.shown.planned_us)
         return {"said": f"{step.what}: planned {planned}", "measure": self.runs}
 
-    # The wall
-
-    def slice(self, wall: str, **view: Any) -> Binary:
-        """A part of a wall."""
-        return self.shown.views.slice(wall, **view)
-
-    def move_brick(self, **drop: Any) -> Any:
-        """A brick to another place, planned at once; the dependency that this would break."""
-        if self.walls.planned is None:
-            raise BadOption("nothing is scheduled: compile through Rammer")
-        check_question("move_brick", wall_hand.Drop, drop)
-        found = wall_hand.dropped(self.now, self.walls.planned, wall_hand.Drop(**drop))
-        if isinstance(found, dict):
-            return found
-        setting, move = found
-        before = self.shown.planned_us
-        told = self._go(Step(setting, move.words), measured=False)
-        us = self.shown.planned_us
-        change = f", {us / before - 1:+.1%}" if before else ""
-        said = f"{move.words}: planned {time_text(us)}{change}"
-        return told | {"said": said, "measure": False}
-
-    def begin_profile(self) -> Any:
-        """Begin to measure how long each task takes, beside; `profile` then plans with that."""
-        self._with_code()
-        return self.profiling.start(self.now, self.inputs, self.bench.jobs)
-
-    def profile(self) -> Any:
-        """Plan with measured times of tasks; they are measured now where that was not begun.
-
-        Raises BadOption where they were measured for another setting than the one on show.
-        """
-        setting = self.profiling.take(self.now)
-        if setting is None:
-            self._with_code()
-            changed = profilable(self.now).profiled(self.inputs)
-            setting = replace(self.now, compiled=changed)
-        return self._go(Step(setting, "task times measured"))
-
-    # Tiles tried by hand
+    # What was timed
 
     def times(self, binding: str) -> Times:
         """The tiles of a kernel that were timed."""
         return self.bench.times(self.now, binding)
-
-    def time_tiles(self, op: str) -> None:
-        """Time every tile to choose from of the kernel that Roller's pictures are about."""
-        found = rolled(self, op)
-        if found is not None and found.ops[0] in self.house.order:
-            self.bench.time_all(self.now, self.house, self.house.order[found.ops[0]])
-
-    def time_shown(self, picture: Picture, op: str) -> None:
-        """Time what a picture is about: the ways of its loop, or the tiles of its kernel; a run
-        where it shows what control flow did.
-        """
-        if picture.of_run:
-            self.run_once()
-        elif picture.clock is not None:
-            if (about := picture.clock.about(self, op)) is not None:
-                inputs = self._inputs_of(picture)
-                self.clocks.measure(self.now, self.house, picture, about, inputs)
-        elif picture.family is not LOOPS:
-            self.time_tiles(op)
-        elif (found := crossing(self, op)) is not None:
-            self._with_code()
-            self.crossings.time(self.now, self.inputs, found.loop)
 
     def timed(self, loop: str) -> tuple[Timed, ...]:
         """The ways of a loop that were timed."""
@@ -476,119 +396,10 @@ class Session:
         """What the clock of a picture said of what is on show."""
         return self.clocks.said(self.now, gallery.named(picture), about)
 
-    def begin_clock(self, room: str, op: int = -1, symbol: str = "") -> Any:
-        """Begin to measure what a picture is about, beside; `clock` then says what came of it."""
-        picture, about = self._measurable(room, op, symbol)
-        inputs = self._inputs_of(picture)
-        now, jobs = self.now, self.bench.jobs
-        return self.clocks.start(now, self.house, picture, about, inputs, jobs)
-
-    def _inputs_of(self, picture: Picture) -> Arrays:
-        """What a picture's clock runs on; none where it asks the plan."""
-        if not self.runs or clock_of(picture).code == "none":
-            return {}
-        self._with_code()
-        return self.inputs
-
-    def clock(self, room: str, op: int = -1, symbol: str = "") -> Any:
-        """What came of measuring for a picture."""
-        picture, about = self._measurable(room, op, symbol)
-        return {"said": self.clocks.words(self.now, picture, about)}
-
-    def _measurable(self, room: str, op: int, symbol: str) -> tuple[Picture, str]:
-        """A picture, and what of it can be measured; raises BadOption where nothing can."""
-        picture = gallery.named(room)
-        name = item(self.house.operators, op, "operator").name if op >= 0 else ""
-        about = clock_of(picture).about(answers.Seen(self, View(symbol=symbol)), name)
-        if about is None or not (self.runs or clock_of(picture).code != "needed"):
-            said = f"nothing of {picture.title} can be measured here"
-            raise BadOption(said, where=room, try_="compile for this-cpu, through PLANNED at least")
-        return picture, about
-
-    def begin_crossing(self, loop: str) -> Any:
-        """Begin to time the ways of a loop, beside; `crossing` then says what came of it."""
-        self._with_code()
-        return self.crossings.start(self.now, self.inputs, self.bench.jobs, loop)
-
-    def crossing(self, loop: str) -> Any:
-        """What came of timing a loop's ways."""
-        return {"said": self.crossings.said(self.now, loop)}
-
-    def form(self, op: int) -> Any:
-        """What of an operator's tile may be edited."""
-        return self.bench.form(self.now, self.house, op)
-
-    def judge(self, op: int, fields: Mapping[str, Any]) -> Any:
-        """The rule that a tile breaks, or what the model says of it."""
-        return self.bench.judge(self.now, self.house, op, fields)
-
-    def time_tile(self, op: int, fields: Mapping[str, Any]) -> Any:
-        """Begin to time a tile against the one in use."""
-        return self.bench.start(self.now, self.house, op, fields)
-
-    def take(self, op: int, fields: Mapping[str, Any]) -> Any:
-        """Pin a tile and compile through; raises BadOption where it is not legal."""
-        subject = self.bench.subject(self.now, self.house, op)
-        tiling = tiling_of(fields, subject)
-        what = f"tile of {subject.label} → {tiling_text(tiling)}"
-        return self._go(Step(with_tile(self.now, subject.binding, tiling), what))
-
-    # Connections moved by hand
-
     @property
     def hand(self) -> Hand:
         """The connections that were moved by hand."""
         return self.hands.hand
-
-    def time_hand(self, device: str = "") -> Any:
-        """Begin to compile what was moved by hand, and to time it against what is on show."""
-        self._with_code()
-        us = self.shown.planned_us
-        return self.hands.start(self.now, self.inputs, self.bench.jobs, self.comparing.compare, us)
-
-    def take_hand(self, device: str = "") -> Any:
-        """Compile what was moved by hand, and go on with it."""
-        what = ", ".join(f"{value} → {level}" for value, level in self.hand.moves)
-        changed = self.hands.compiled(self.now)
-        return self._go(Step(replace(self.now, compiled=changed), what))
-
-    def force(self, value: str) -> Any:
-        """Join a value by hand that Welder's policy left apart; the reason where that is not
-        legal.
-        """
-        changed = replace(self.now, compiled=why_nots.forced(self.now, value))
-        return self._go(Step(changed, f"{value} joined by hand"))
-
-    # Kernels whose source is edited
-
-    def edit(self, call: int) -> Any:
-        """The source of a kernel as it is edited; raises BadOption where none can be run."""
-        return self.trials.told(self._edited_kernel(call), self.edited)
-
-    def keep_edit(self, call: int, source: str) -> Any:
-        """Another text for a kernel; it is kept with the state, and nothing runs."""
-        mine = self._edited_kernel(call)
-        self.edited = self.trials.kept(mine, self.edited, source)
-        return self.trials.told(mine, self.edited)
-
-    def drop_edit(self, call: int, again: bool = False) -> Any:
-        """The kernel as it is compiled, or `again` the text that was dropped last."""
-        mine = self._edited_kernel(call)
-        gone = self.edited.dropped.get(mine.name) if again else None
-        self.edited = (
-            self.edited.without(mine.name)
-            if gone is None
-            else self.edited.with_edit(mine.name, gone)
-        )
-        return self.trials.told(mine, self.edited)
-
-    def try_edit(self, call: int) -> Any:
-        """Begin to run an edited kernel in a process of its own, against ours."""
-        return self.trials.start(self._edited_kernel(call), self.edited, self.bench.jobs)
-
-    def _edited_kernel(self, call: int) -> edits.Subject:
-        self._with_code()
-        return self.trials.subject(self.now, self.house, call)
 
     # Steps
 
@@ -631,7 +442,7 @@ class Session:
         """Make the setting on show the one that others are compared with from now on."""
         if self.now.ended is not None:
             raise BadOption("nothing is compared with what failed", try_="undo it first")
-        self._with_code()
+        self.with_code()
         step = self.steps.now
         if step.time is None and self.runs:
             step = timed_step(step, self.inputs)
@@ -674,13 +485,13 @@ class Session:
         self.kept, self.focus = replace(found, time=()), found.op
         self.edited = self.edited.with_saved(found.edits)
         if step := again.settings_of(self.now, found.knobs):
-            self._go(step)
+            self.show_next(step)
         for name, label in found.knobs.items():
             knob = next((k for k in self.knobs() if k.name == name), None)
             if knob and label in knob.labels and knob.labels[knob.now] != label:
                 self.turn(name, knob.labels.index(label))
         for setting, what in by_hand.again(self.now, found):
-            self._go(Step(setting, what))
+            self.show_next(Step(setting, what))
         self.brought = keeping.Brought(self.now, found.time)
         return {
             "said": "The state of the link is restored.",

@@ -1,0 +1,43 @@
+"""A kernel's tile edited by hand: what it may be, what the model says of it, timed, and taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from widgets.model.knobs import with_tile
+from widgets.model.outline import tiling_text
+from widgets.session.changing import Changing
+from widgets.session.timing.tuning import tiling_of
+from widgets.session.verdict import Step
+
+
+def tuning(s: Changing, op: int) -> Any:
+    """What of an operator's tile may be edited."""
+    return s.bench.form(s.now, s.house, op)
+
+
+def judge(s: Changing, op: int, fields: Mapping[str, Any]) -> Any:
+    """The rule that a tile breaks, or what the model says of it."""
+    return s.bench.judge(s.now, s.house, op, fields)
+
+
+def time_tile(s: Changing, op: int, fields: Mapping[str, Any]) -> Any:
+    """Begin to time a tile against the one in use."""
+    return s.bench.start(s.now, s.house, op, fields)
+
+
+def take(s: Changing, op: int, fields: Mapping[str, Any]) -> Any:
+    """Pin a tile and compile through; raises BadOption where it is not legal."""
+    subject = s.bench.subject(s.now, s.house, op)
+    tiling = tiling_of(fields, subject)
+    what = f"tile of {subject.label} → {tiling_text(tiling)}"
+    return s.show_next(Step(with_tile(s.now, subject.binding, tiling), what))
+
+
+ANSWERS: Mapping[str, Callable[..., Any]] = {
+    "tuning": tuning,
+    "judge": judge,
+    "time_tile": time_tile,
+    "take": take,
+}
