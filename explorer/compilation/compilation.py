@@ -38,7 +38,7 @@ from explorer.ops.reference.bind import bind_sizes
 from explorer.options import Options
 from explorer.passes.pipeline.pipeline import Snapshot, StepTime
 from explorer.passes.pipeline.random_inputs import random_inputs
-from explorer.rammer import Schedule
+from explorer.rammer import Ram, Schedule
 from explorer.roller.tiles.weigh import weigh
 from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
@@ -111,12 +111,14 @@ class Compilation:
         Raises BadOption where the device has no such figure, or may not have that value.
         """
         options = replace(self.options, hardware=hardware)
-        device = self._recompile(options, Stage.IMPORTED).device
+        device, program = self._recompile(options, Stage.IMPORTED).device, self.program
+        if program.stage >= Stage.RAMMED:  # with the workers of that device
+            program = replace(Ram(device, options.rammer)(program), stage=program.stage)
         return Compilation(
             self.model,
             device,
             options,
-            self.program,
+            program,
             self.steps,
             self._snapshots,
             self.codes,

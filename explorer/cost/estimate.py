@@ -21,6 +21,7 @@ from explorer.cost.counts import (
     count_loops,
     step_cycles,
 )
+from explorer.cost.gathers import gathered
 from explorer.cost.levels import levels_of
 from explorer.cost.parts import Numbers, Part, Short, Side, place, side
 from explorer.cost.patches import narrowed
@@ -94,12 +95,13 @@ class Estimate:
             for ranges in (known.axes[h.number],)
         )
         selected = _selected(kernel, parts, known, dims)
+        rows = gathered(kernel, known)
         self.boxes = tuple(
             _part(parts.tensors, name, region, dims)._replace(
                 constant=name in kernel.constants, selected=selected.get(name, ())
             )
             for name, joined in known.tensors.items()
-            for region in _apart(parts, known, name, joined)
+            for region in _apart(parts, known, name, rows.get(name, joined))
         )
         self.streams = all(f.loops and f.loops.order != "blocks" for f in parts.facts)
         self.numbers = _interpreted(dims) if once else compile_dims(dims)
@@ -148,8 +150,11 @@ class Estimate:
         count = early = 0
         early_us = 0.0
         outermost = self.cuts[0][0] if self.cuts else ""
-        for short, times in self._tiles(numbers):
-            terms = self._terms(numbers, short, kept)
+        tiles = list(self._tiles(numbers))
+        running = min(self.levels.units, max(1, sum(times for _, times in tiles)))
+        rates = [level.per_us(self.levels.units / running) for level in self.levels.levels]
+        for short, times in tiles:
+            terms = self._terms(numbers, short, rates, kept)
             if outermost not in short:
                 early += times
                 early_us += sum(us for _, us in terms) * times
@@ -184,7 +189,10 @@ class Estimate:
             count_halo(out, part.shape_of(numbers, short), self.device.lanes)
         return out
 
-    def _terms(self, numbers: Numbers, short: Short, kept: bool = False) -> Terms:
+    def _terms(
+        self, numbers: Numbers, short: Short, rates: Sequence[float], kept: bool = False
+    ) -> Terms:
+        """`rates`: bytes a microsecond of each level, for as many units as have tasks."""
         known, out = self.levels, self._task(numbers, short)
         costs, us = known.costs, known.cycle_us
         compute = (out.multiply + out.cycles(costs, IN_COMPUTE)) * us
@@ -192,16 +200,20 @@ class Estimate:
         edge = out.cycles(costs, IN_EDGE) * us
         longest = compute + pack + edge
         terms = [("compute", compute), ("pack", pack), ("edge", edge)]
-        for level, moved in zip(known.levels, self._moved(numbers, short, kept)):
+        for level, rate, moved in zip(
+            known.levels, rates, self._moved(numbers, short, rates, kept)
+        ):
             if moved:
-                time_us = moved / level.bytes_per_us
+                time_us = moved / rate
                 shown = self.device.costs.unhidden * min(time_us, longest) if level.shared else 0.0
                 terms.append((level.name, max(shown, time_us - longest)))
                 longest = max(longest, time_us)
         terms.append(("task", costs[START] * us))
         return tuple(terms)
 
-    def _moved(self, numbers: Numbers, short: Short, kept: bool) -> list[float]:
+    def _moved(
+        self, numbers: Numbers, short: Short, rates: Sequence[float], kept: bool
+    ) -> list[float]:
         """Bytes that one task moves from each level that its operands lie in, nearest first.
 
         `kept`: its part of the constants lies in a level of its unit's own.
@@ -217,12 +229,7 @@ class Estimate:
             weight = 2.0 if part.inside else known.levels[home].store if part.written else 1.0
             moved[home] += count * weight
             if jumps and self.streams and known.levels[home].shared:
-                moved[home] += (
-                    jumps
-                    * self.device.costs.jump
-                    * known.cycle_us
-                    * known.levels[home].bytes_per_us
-                )
+                moved[home] += jumps * self.device.costs.jump * known.cycle_us * rates[home]
         for f, form, axes in self.works:
             if form is not None:
                 self._count_passes(moved, f, axes, numbers, short)

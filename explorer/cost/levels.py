@@ -13,14 +13,20 @@ REMEMBERED_DEVICES = 4  # a bound on memory, chosen
 
 class Level(NamedTuple):
     """One memory: bytes that it has room for (None: all), whether units share it, bytes a
-    microsecond for one unit while all run, and what a byte stored costs in bytes read.
+    microsecond for one unit while all run and while no other does, and what a byte stored costs in
+    bytes read.
     """
 
     name: str
     room: float | None
     shared: bool
     bytes_per_us: float
+    alone_per_us: float
     store: float
+
+    def per_us(self, idle: float) -> float:
+        """Bytes a microsecond for one unit where `idle` times as many share it as run."""
+        return min(self.alone_per_us, self.bytes_per_us * idle) if idle > 1 else self.bytes_per_us
 
 
 class Levels(NamedTuple):
@@ -73,6 +79,7 @@ def _levels(device: Device) -> Levels:
             None if m.capacity_bytes is None else m.capacity_bytes * ROOM_SHARE,
             m.shared,
             device.each_gb_per_s(m) * 1e3,
+            max(m.alone_gb_per_s, device.each_gb_per_s(m)) * 1e3,
             stores.get(m.name, 1.0),
         )
         for m in device.levels

@@ -300,16 +300,15 @@ def _scaled(d: Device, level: MemoryLevel, by: float) -> Device:
 def _with_units(d: Device, units: int) -> Device:
     """More or fewer of the same units: a memory that they share is as fast as it was."""
     all_gb: Mapping[str, float] = {m.name: d.all_gb_per_s(m) for m in d.levels if m.shared}
-    measured = bool(d.costs.together)
     found = replace(d, units=units)
     together = dict(d.costs.together)
     for level in d.levels:
         if not level.shared:
             continue
         share = all_gb[level.name] / units
-        if measured:
+        if d.kind == "cpu":  # one alone has no less than before
             together[level.name] = min(level.alone_gb_per_s, share)
-        else:
+        else:  # a data sheet tells of all together
             found = _with_memory(found, replace(level, alone_gb_per_s=share))
     return replace(found, costs=replace(d.costs, together=tuple(together.items())))
 
