@@ -43,7 +43,7 @@
   /** What lies over the rest for a while, or stays where the rest is scrolled away under it. */
   const lifted = node => {
     for (let at = node; at && at !== house; at = at.parentElement) {
-      if (at.matches('.tip,.bounce,.why,.sheet,.find,.glossary')) return at;
+      if (at.matches('.tip,.hovertext,.bounce,.why,.sheet,.find,.glossary')) return at;
       if (style(at).position !== 'sticky') continue;
       const scroller = at.closest('.picture,.scrolls,.code,.bd');
       if (scroller?.scrollTop || scroller?.scrollLeft) return at;

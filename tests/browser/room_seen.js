@@ -59,7 +59,9 @@
       return first([...picture().querySelectorAll('[data-op]')].filter(n => n.dataset.op && n.dataset.op !== lit && !n.classList.contains('lit') && !n.closest('.lit')).slice(0, 60));
     },
     point: () => first(points('ops')),
-    tile: () => { const all = points('take'); return all.length > 1 ? first(all.reverse()) : null; }, // the first is the one in use as a rule
+    /** The last of what can be taken, and the first: one of them is in use at most. */
+    tile: () => { const all = points('take'); return all.length > 1 ? first(all.reverse()) : null; },
+    tile_before: () => { const all = points('take'); return all.length > 1 ? first(all) : null; },
     line: () => lineOf(picture(), Boolean(picture().querySelector('.linked'))),
     row: () => first([...picture().querySelectorAll('table.tbl tr.pick:not(.on)')]),
     /** Where a node of the graph can be clicked, or a line of the program, whichever is beside the room. */

@@ -189,11 +189,15 @@ def selected_by_pointer(opened: Opened, room: Picture, at: str) -> str:
     """What was clicked: a brick, a mark, a point, a line or a row of the room; of a room that has
     nothing to click, what is beside it; "" where there is nothing either.
     """
+    if opened.ask("seen.op()") < 0:  # what is taken in a chart selects nothing
+        opened.ask("document.querySelector('.house').focus()")
+        opened.tab.page.keyboard.press("j")
+        opened.wait("seen.op() >= 0")
     table = opened.tab.page.locator(".bar [aria-label=Table]")
     another = f"seen.op() !== {opened.ask('seen.op()')} && seen.op() >= 0"
     tile = f"seen.controls() !== {json.dumps(opened.ask('seen.controls()'))}"
     line = f"{another} || document.querySelector('.picture .ln.at') !== null"
-    tries = {"mark": another, "point": another, "tile": tile, "line": line}
+    tries = {"mark": another, "point": another, "tile": tile, "tile_before": tile, "line": line}
     if room.live == "wall":
         tries = {"brick": another}
     found = False
@@ -202,7 +206,7 @@ def selected_by_pointer(opened: Opened, room: Picture, at: str) -> str:
             table.click()
             opened.still(at)
         over = "document.querySelector('.picture .hovertext') !== null"
-        pointed = over if kind in ("point", "tile") else "true"
+        pointed = over if kind in ("point", "tile", "tile_before") else "true"
         times = LAST_TRIES if kind == "beside" else 1  # what is beside may move while it is drawn
         found = found or opened.ask(f"seen.{kind}()") is not None
         clicked = any(opened.clicked(f"seen.{kind}()", done, pointed) for _ in range(times))

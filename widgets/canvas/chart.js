@@ -75,6 +75,8 @@ export function chartView(ctx) {
     }
     const style = getComputedStyle(box), data = coloured(shown.figure.data, style);
     for (const trace of data) if (trace.meta?.ops) trace.selectedpoints = lit(trace);
+    const [wide] = room(), font = `13px ${shown.figure.layout.font?.family ?? "sans-serif"}`; // of what a point says
+    if (wide < WIDE) for (const trace of data) trace.customdata = trace.customdata?.map(said => typeof said === "string" ? said.split("<br>").map(line => inLines(line, wide - 40, font)).join("<br>") : said);
     if (bound && plot.data?.length === data.length) data.forEach((trace, n) => { trace.visible = plot.data[n].visible; }); // what was left out by its name stays so
     const config = { displaylogo: false, displayModeBar: true, modeBarButtons: [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"], ["png", "svg"].map(save)] };
     await library.react(plot, data, laid(style), config);
@@ -128,7 +130,7 @@ export function chartView(ctx) {
     return true;
   }
   const save = format => ({ name: format, title: `Save as ${format.toUpperCase()}`, icon: format === "png" ? library.Icons.camera : library.Icons.disk, click: () => keep(format) });
-  const points = () => plot._fullData.flatMap((trace, curveNumber) => trace.visible === true && trace.hoverinfo !== "skip" && trace.customdata ? trace.customdata.map((text, pointNumber) => ({ curveNumber, pointNumber, text })) : []);
+  const points = () => plot._fullData.flatMap((trace, curveNumber) => trace.visible === true && trace.hoverinfo !== "skip" && trace.customdata ? shown.figure.data[curveNumber].customdata.map((text, pointNumber) => ({ curveNumber, pointNumber, text })) : []);
   function keys(event) {
     if (event.target !== box || !bound || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     const every = points(), to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: every.length - 1 }[event.key];
