@@ -51,7 +51,7 @@ WORDS_ALONE = {
     "Voila": {"inside", "banks", "iterations", "crossing"},
 }
 LAST_TRIES = 4
-PRESSES = 12  # of J, to an operator of another kernel that has what the room shows
+PRESSES = 24  # of J, to an operator of another kernel that has what the room shows
 STAGES = "[...document.querySelectorAll('.stage')].map(n => n.dataset.stage)"
 TABS = "[...document.querySelectorAll('.pw .ph [data-tab]')].map(n => n.dataset.tab)"
 
