@@ -72,13 +72,13 @@ def test_an_interrupted_question_changes_nothing(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = all_of(session)
-    go = session._go
+    go = session.show_next
 
     def interrupted(step: Any) -> None:
         go(step)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "_go", interrupted)
+    monkeypatch.setattr(session, "show_next", interrupted)
     with pytest.raises(KeyboardInterrupt):
         session.answer("turn", {"knob": "threads", "index": 0})
     assert all_of(session) == before
