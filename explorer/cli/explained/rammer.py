@@ -150,8 +150,8 @@ def walls(planned: Wall, measured: Wall | None) -> str:
         rows.append(("bricks: sum of errors", "", "", off))
         rows.append(("bricks: rank correlation", "", "", correlation(found.rank_correlation)))
     bricks, units = counted(len(planned.bricks), "brick"), counted(planned.units, "unit")
-    said = "nothing measured" if measured is None else f"measured: the median of {RUNS} runs"
-    head = f"{bricks} on {units}, policy {planned.policy}; {said}"
+    said = "nothing measured" if measured is None else f"measured here: the median of {RUNS} runs"
+    head = f"{bricks} on {units} of {planned.device}, policy {planned.policy}; {said}"
     return f"{head}\n\n{table(('', '>planned', '>measured', '>plan is off by'), rows)}"
 
 
