@@ -23,11 +23,14 @@ MOST_KINDS = 1024  # of tiles: beyond, some stand for their neighbours; a bound 
 
 
 class Steps(NamedTuple):
-    """The values of an affine index: from which to which, and how many of those there are."""
+    """The values of an index: from which to which, and how many of those there are at most. Those
+    that data selects lie `apart`.
+    """
 
     low: int
     high: int  # not included
     places: int
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +59,18 @@ class Part:
         return min(found, self.points) if self.points else found
 
     def moved(self, shape: tuple[int, ...], item_bytes: int, line_bytes: int) -> int:
-        """Bytes of it in whole transactions: rows that lie side by side are one run of them."""
+        """Bytes of it in whole transactions: rows that lie side by side are one run of them, and
+        those that data selects are not.
+        """
         if line_bytes == 1:
             return self.elements * item_bytes
         run, inner, d = 1, 1, len(shape) - 1
-        while d >= 0:
-            run, inner = run * (self.dims[d].high - self.dims[d].low), inner * self.dims[d].places
-            if self.dims[d].high - self.dims[d].low != shape[d]:
+        while d >= 0 and not (self.dims[d].apart and d < len(shape) - 1):
+            one = self.dims[d]
+            run, inner, d = run * (one.high - one.low), inner * one.places, d - 1
+            if one.high - one.low != shape[d + 1]:
                 break
-            d -= 1
-        rows = prod([one.places for one in self.dims[: max(0, d)]])
+        rows = prod([one.places for one in self.dims[: d + 1]])
         lines = rows * min(-(-run * item_bytes // line_bytes), inner)
         return min(lines, self.points or lines) * max(line_bytes, item_bytes)
 
@@ -133,14 +138,16 @@ def _count(low: int, walks: list[tuple[int, int]], first: int, last: int) -> int
 
 class Access(NamedTuple):
     """A load or a store of an input or an output: in each dim the constant of its index, the
-    factors, and the positions of their axes among `axes`, None where data selects; `axes` are all
-    that it depends on. Accesses of the same elements, whatever axes are called, have one `number`.
+    factors, and the positions of their axes among `axes`, None where data selects, for which
+    `selects` has the positions of the axes that these depend on; `axes` are all that it depends on.
+    Accesses of the same elements, whatever axes are called, have one `number`.
     """
 
     number: int
     tensor: str
     extents: tuple[int, ...]
     dims: tuple[tuple[int, tuple[int, ...], tuple[int, ...]] | None, ...]
+    selects: tuple[tuple[int, ...], ...]
     axes: tuple[str, ...]
     is_store: bool
 
@@ -172,7 +179,8 @@ def _access(
     selects = tuple(i for i in index if not isinstance(i, Affine))
     extents = tuple(number(n) for n in kernel.shape(tensor))
     known = numbers.setdefault((tensor, dims, selects, is_store), len(numbers))
-    return Access(known, tensor, extents, dims, tuple(places), is_store)
+    by = tuple(tuple(sorted({places[n] for n in _names(i)})) for i in index)
+    return Access(known, tensor, extents, dims, by, tuple(places), is_store)
 
 
 def _dim(i: Affine, places: Mapping[str, int]) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
@@ -229,15 +237,22 @@ class Touching:
         ranges = key[1]
         dims = tuple(
             [
-                Steps(0, extent, extent)
-                if dim is None
-                else steps_of(dim[0], dim[1], [ranges[n] for n in dim[2]], extent)
-                for dim, extent in zip(access.dims, access.extents, strict=True)
+                steps_of(dim[0], dim[1], [ranges[n] for n in dim[2]], extent)
+                if dim is not None
+                else Steps(0, extent, extent)
+                if access.is_store
+                else Steps(0, extent, min(extent, _iterations(by, ranges)), True)
+                for dim, by, extent in zip(access.dims, access.selects, access.extents, strict=True)
             ]
         )
         points = 0 if access.is_store else prod([high - low for low, high in ranges])
         self._known[key] = dims, points
         return dims, points
+
+
+def _iterations(axes: Sequence[int], ranges: Sequence[Range]) -> int:
+    """Of all of these axes together."""
+    return prod([ranges[n][1] - ranges[n][0] for n in axes])
 
 
 def touched(
@@ -254,7 +269,7 @@ def _join(a: Steps, b: Steps) -> Steps:
     if not a.places:
         return b
     low, high = min(a.low, b.low), max(a.high, b.high)
-    return Steps(low, high, min(high - low, a.places + b.places))
+    return Steps(low, high, min(high - low, a.places + b.places), a.apart or b.apart)
 
 
 def kinds(
