@@ -13,6 +13,10 @@ from explorer.devices.hardware import Options as Hardware
 from explorer.devices.hardware import figures
 from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
+from explorer.rammer import Facts, Placement
+from explorer.rammer import Options as Rammer
+from explorer.rammer.policy import named
+from widgets.model import knobs
 from widgets.model.knobs import Setting
 from widgets.session.session import Session
 from widgets.session.timing import turning
@@ -124,6 +128,20 @@ def test_what_is_known_or_of_another_kind_is_not_shown_twice(session: Session) -
     assert not session.answer("begin_turn", SLOWER)["first"]  # compiled meanwhile
     other = {"knob": "set roller.top_k", "index": 1, "label": "3"}
     assert not session.answer("begin_turn", other)["first"]
+
+
+def test_what_nobody_could_end_is_not_begun(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy of the user's own, and a plan of very many calls, are asked beside."""
+
+    def mine(facts: Facts) -> Placement:
+        return named("wavefront")(facts)
+
+    own = session.now.compiled.with_options(rammer=Rammer(policy=mine))
+    assert not Session(own).answer("begin_turn", SLOWER)["first"]
+    monkeypatch.setattr(knobs, "MOST_CALLS", 3)
+    assert not session.answer("begin_turn", SLOWER)["first"]
 
 
 def test_an_early_stage_has_nothing_to_show(session: Session) -> None:

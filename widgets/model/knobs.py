@@ -30,6 +30,7 @@ from widgets.model.step_knobs import PLACE, SWITCH, step_knobs
 OFF = "off"
 SIZE = "size "  # of a symbol
 MOST_TILES = 12
+MOST_CALLS = 250  # of kernels that are planned at once, in some 1.5 s; chosen
 FURTHEST = 8  # an unbounded symbol goes to so many times its hint, and at least to 256
 
 
@@ -144,10 +145,14 @@ def _planned(now: Setting, **changed: Any) -> Setting:
 
 def same_program(now: Setting, knob: Knob, index: int) -> Setting | None:
     """The program on show planned for the hardware that a knob would change, before anything is
-    compiled for it; None where the knob changes something else, or nothing is planned yet.
+    compiled for it; None where the knob changes something else, or nothing is planned yet, and
+    where the plan would take long or ask a policy of the user's own, for nobody can end it.
     """
     c, changed = now.compiled, changed_options(now, knob, index)
     if set(changed) != {settings.HARDWARE} or now.ended or c.program.stage < Stage.PLANNED:
+        return None
+    ours = all(isinstance(o.policy, str) for o in (c.options.rammer, c.options.memory))
+    if not ours or len(c.program.kernel_calls) > MOST_CALLS:
         return None
     return replace(now, compiled=c.same_program(changed[settings.HARDWARE]))
 
