@@ -19,6 +19,7 @@ from explorer.tile.gpu.demand import Demand
 
 LOAD_BYTES = 4  # of one load of one thread: a float32; assumed
 ADDRESS_REGISTERS, LEAST_REGISTERS = 24, 32  # of a thread, beside its tile; in all: assumed
+AS_FAST_RATIO = 1.05  # of grids up to this the one that takes least of the device; chosen
 NAMES = ("alone", "compute", "memory", "dispatch")
 
 
@@ -77,6 +78,10 @@ class ThreadBlocks:
         held, flying = self.beside(device, self.grid, most or self.resident(device))
         return -(-self.grid // (held * device.units)) * self.task_us(held, flying)
 
+    def waits(self, device: Device, most: int) -> bool:
+        """Whether a block takes as long as it would alone, though others are beside it."""
+        return self.alone_us >= self.task_us(*self.beside(device, self.grid, most))
+
     def area_us(self, device: Device) -> float:
         """Multiprocessor time that the grid takes where all are full of such blocks: what the
         artifact calls time times resources.
@@ -105,7 +110,8 @@ def thread_blocks(
     chip = (device.all_gb_per_s(near), device.all_gb_per_s(far))
     memory_us = max(moved[0] / (chip[0] * 1e3), moved[1] / (chip[1] * 1e3))
     each = max(LEAST_REGISTERS, demand.thread_elements + ADDRESS_REGISTERS)
-    computing_us = compute_us / _reach(device, demand.working, demand.results)
+    alone = sum(w.operations / _reach(device, w.working, w.results) for w in demand.work)
+    computing_us = alone / (device.reached_gflops_per_unit * 1e3)
     return ThreadBlocks(
         label, demand.grid, demand.threads,
         _warps(device, demand.threads) * device.lanes * each,

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from explorer.cost.thread_blocks import ThreadBlocks
+from explorer.cost.thread_blocks import AS_FAST_RATIO, ThreadBlocks
 from explorer.devices.model import Device
 from explorer.rammer.model import Facts, RKernel, ROperator, VDevice
 from explorer.rammer.policies.topological_levels import waves
 
 MOST_WAYS = 4  # numbers of resident blocks whose walls are laid; chosen
-AS_FAST_RATIO = 1.05  # of such grids the one that takes least of the device; chosen
 
 
 @dataclass(frozen=True, slots=True)

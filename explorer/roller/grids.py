@@ -5,12 +5,12 @@ moves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import prod
 
 from explorer.cost.bound import bind_kernel
-from explorer.cost.thread_blocks import ThreadBlocks, thread_blocks
+from explorer.cost.thread_blocks import AS_FAST_RATIO, ThreadBlocks, thread_blocks
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Compute, Kernel, reads
@@ -28,9 +28,11 @@ from explorer.roller.construct.shrink import finer
 from explorer.roller.constructed import tile_of
 from explorer.roller.thread_block import all_axes, block_of, shared_out
 from explorer.roller.tiles.fitting_block import fitting_each
+from explorer.roller.tiles.shared_sums import sharing
 from explorer.tile.gpu.block import unserved
-from explorer.tile.gpu.demand import Demand, demand_of
-from explorer.tile.gpu.rewrites import unsynced
+from explorer.tile.gpu.demand import Demand, Work, demand_of
+from explorer.tile.gpu.rewrites import unpadded, unsynced
+from explorer.tile.gpu.stage import is_staged
 from explorer.tile.verify import level_problem
 
 BESIDE = (2, 4)  # blocks of a kernel that a multiprocessor is to hold; chosen
@@ -39,15 +41,18 @@ HELD = (1, 2, 3, 4)  # blocks of a multiprocessor, for which waves are counted; 
 FULL_SHARE = 0.8  # of the places of all waves, with which no fuller grid is looked for; chosen
 GROWN_RATIO = 4  # that a block may be larger along an axis; chosen
 AS_CHOSEN = "as chosen"  # in the place of a tile's label
+FILLED_BLOCKS = 8  # best blocks whose last wave may be filled, of each number; chosen
+START_BLOCKS = 2  # best blocks from which threads share sums, of each number and time; chosen
+GAIN_RATIO = 0.97  # of the time before, that a neighbour takes at most; chosen
 RESIDENT_SHARE = 0.5  # of a shared cache may be one operand that stays in it; chosen
 
 
 def grids(
     kernel: Kernel, device: Device, sizes: Sizes | None = None, cold: bool = False
 ) -> tuple[ThreadBlocks, ...]:
-    """The grids of a kernel in normal form on a device whose data sheet limits blocks, in Roller's
-    order, each once. Of a kernel that has no program for thread blocks they are as large as
-    Roller's tiles, and nothing is printed of them.
+    """The grids of a kernel in normal form on a device whose data sheet limits blocks that could be
+    chosen, in Roller's order, each once. Of a kernel that has no program for thread blocks they are
+    as large as Roller's tiles, and nothing is printed of them.
 
     `cold`: constants come from the farthest memory, because those of the program together do not
     stay in a nearer one.
@@ -77,9 +82,10 @@ def _about(kernel: Kernel, device: Device, sizes: Sizes, cold: bool) -> _Blocks:
 
 
 def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[TiledProgram]:
-    """Each result, cut finer until all units have work, and as it was before. Where blocks may not
-    share out all axes, tiles cut along the others leave units without work all the same: then each
-    finer one along those alone that they may. One point a thread where no tile has room at all.
+    """Each result, as it was before and cut finer step by step until all units have work: with more
+    units there are more steps, and none less. Where blocks may not share out all axes, tiles cut
+    along the others leave units without work all the same: then each finer one along those alone
+    that they may. One point a thread where no tile has room at all.
     """
     spatial = range(fused.expression.spatial)
     shared = [d for d in spatial if not cut.isdisjoint(fused.groups[d])]
@@ -87,7 +93,7 @@ def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[Til
     results = of_expression(fused, device, Growth(top_k=GROWN_RESULTS, steps=False)).results
     for p in results or (TiledProgram((point, point, point)),):
         made = TiledProgram(p.shrunk_from or p.tiles)
-        yield from (TiledProgram(p.tiles), made)
+        yield from (TiledProgram(p.tiles), *finer(made, device.units, spatial))
         if len(shared) < len(spatial):
             yield from finer(made, device.units, shared)
 
@@ -105,6 +111,8 @@ class _Blocks:
         self.shared = shared_out(kernel) if self.served else all_axes(kernel)
         self.extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in c.axes}
         self.far_bytes = far_bytes
+        self.known: dict[Block, ThreadBlocks | None] = {}  # as weighed
+        self.staged: dict[Block | None, bool] = {}
 
     def printed(self, programs: tuple[TiledProgram, ...]) -> tuple[ThreadBlocks, ...]:
         """The blocks that a device has room for; none of a kernel without a program for them. Some
@@ -120,44 +128,128 @@ class _Blocks:
             for wide in self._wider(block):
                 for fits in fitting_each(self.kernel, wide, env, self.device, self._rooms()):
                     blocks.setdefault(fits, label)
-        found = [b for block, label in blocks.items() if (b := self.of(block, label)) is not None]
-        for block, label in dict.fromkeys(self._fuller(found)):
-            more = None if block in blocks else self.of(block, label)
-            found += [] if more is None else [more]
-        return tuple(found)
+        for block, label in blocks.items():
+            self._weighed(block, label)
+        for block, label in dict.fromkeys(self._fuller()):
+            self._weighed(block, label)
+        self._share()
+        return self._chosen()
 
     def of(self, block: Block, label: str) -> ThreadBlocks | None:
         """What a block does and moves; None where the device has no room for it."""
         program = unsynced(self.kernel, block, ShapeEnv(), self.device)
         if level_problem(program, self.device):
             return None
-        demand = demand_of(program, self.device)
+        return self._priced(block, label, demand_of(program, self.device))
+
+    def _weighed(self, block: Block, label: str) -> ThreadBlocks | None:
+        """The same as if no lanes waited for banks, in a part of the time."""
+        if block not in self.known:
+            program = unpadded(self.kernel, block, ShapeEnv(), self.device)
+            self.known[block] = None
+            if not level_problem(program, self.device):
+                self.staged[block] = is_staged(program)
+                demand = demand_of(program, self.device, banks=False)
+                self.known[block] = self._priced(block, label, demand)
+        return self.known[block]
+
+    def _priced(self, block: Block, label: str, demand: Demand) -> ThreadBlocks:
         near = self._moved(block)
         moved = near, min(near, self.far_bytes / demand.grid)
         return thread_blocks(self.device, label, demand, moved, block)
 
-    def _fuller(self, grids: Sequence[ThreadBlocks]) -> Iterator[tuple[Block, str]]:
-        """Neighbours of the best block whose last wave is fuller, for each number of blocks that a
+    def _chosen(self) -> tuple[ThreadBlocks, ...]:
+        """The blocks that are best for some number that a multiprocessor holds, or take the least
+        of it, once banks are known: each is looked at until no other can be better.
+        """
+        d, made = self.device, dict[Block, ThreadBlocks | None]()
+        weighed = [b for b in self.known.values() if b is not None]
+
+        def look(some: Iterable[tuple[float, ThreadBlocks]], held: int) -> None:
+            least = float("inf")
+            for us, b in sorted(some, key=lambda x: x[0]):
+                if us > AS_FAST_RATIO * least:
+                    return
+                assert b.block is not None, "what is weighed is printed"
+                if b.block not in made:
+                    made[b.block] = self.of(b.block, b.label)
+                whole = made[b.block]
+                if whole is not None:
+                    least = min(least, whole.whole_us(d, held) if held else whole.area_us(d))
+
+        for held in sorted({b.resident(d) for b in weighed}):
+            look(((b.whole_us(d, held), b) for b in weighed if b.resident(d) >= held), held)
+        look(((b.area_us(d), b) for b in weighed), 0)
+        return tuple(b for block in self.known if (b := made.get(block)) is not None)
+
+    def _best(self, held: int) -> list[ThreadBlocks]:
+        """Those of which a multiprocessor holds so many, the fastest first."""
+        d = self.device
+        fits = [b for b in self.known.values() if b is not None and b.resident(d) >= held]
+        return sorted(fits, key=lambda b: b.whole_us(d, held))
+
+    def _share(self) -> None:
+        """Weigh neighbours whose threads share sums: from the best blocks that wait longer than
+        they compute, for each number that a multiprocessor may hold, and from those that would be
+        if they had all threads, on for as long as they gain.
+        """
+        if contraction(self.c) is None:
+            return
+        starts = [
+            (b, held)
+            for held in HELD
+            for found in [self._best(held)]
+            for b in (
+                *found[:START_BLOCKS],
+                *sorted(found, key=lambda b: _with_all_threads_us(b, self.device, held))[
+                    :START_BLOCKS
+                ],
+            )
+        ]
+        for start, held in dict.fromkeys(starts):
+            self._climb(start, held)
+
+    def _climb(self, best: ThreadBlocks | None, held: int) -> None:
+        """From a block to its best neighbour, and on, as long as they gain."""
+        d, reduced = self.device, {a.name: evaluate_dim(a.extent, {}) for a in self.c.reduce}
+        while best is not None and best.block is not None and best.waits(d, held):
+            near = [self._weighed(b, best.label) for b in sharing(best.block, reduced, d)]
+            less = [
+                b for b in near if b and b.resident(d) >= held and self._alike(best.block, b.block)
+            ]
+            us = GAIN_RATIO * best.whole_us(d, held)
+            best = min(less, key=lambda b: b.whole_us(d, held), default=None)
+            if best is not None and best.whole_us(d, held) > us:
+                return
+
+    def _alike(self, one: Block | None, other: Block | None) -> bool:
+        """Whether both or neither bring operands to shared memory: a chunk for which there is no
+        room is read by each thread by itself, of which times know nothing.
+        """
+        return self.staged.get(one) == self.staged.get(other)
+
+    def _fuller(self) -> Iterator[tuple[Block, str]]:
+        """Neighbours of the best blocks whose last wave is fuller, for each number of blocks that a
         multiprocessor may hold: 320 blocks take two waves of 240 places, where 210 that are larger
         along one axis take one. Roller's construction knows no waves, so that its tiles may miss
         one by little, and another balance of the same hardware meet it.
         """
-        axes = {a.name: evaluate_dim(a.extent, {}) for a in stores(self.kernel)[-1].axes}
         for held in HELD:
-            fits = [b for b in grids if b.resident(self.device) >= held]
-            best = min(fits, key=lambda b: b.whole_us(self.device, held), default=None)
-            if best is None or best.block is None:
-                continue
-            places = held * self.device.units
-            waves = -(-best.grid // places)
-            if waves == 1 or best.grid >= FULL_SHARE * waves * places:
-                continue
-            for a, n in best.block.tile:
-                others = best.grid // -(-axes[a] // n)
-                most = (waves - 1) * places // max(1, others)
-                size = -(-axes[a] // max(1, most))
-                if most and n < size <= GROWN_RATIO * n:
-                    yield self._grown(best.block, a, size), best.label
+            for b in self._best(held)[:FILLED_BLOCKS]:
+                yield from self._filling(b, held * self.device.units)
+
+    def _filling(self, grid: ThreadBlocks, places: int) -> Iterator[tuple[Block, str]]:
+        """The neighbours of one block that take a wave less of so many places."""
+        waves = -(-grid.grid // places)
+        if grid.block is None or waves == 1 or grid.grid >= FULL_SHARE * waves * places:
+            return
+        axes = {a.name: evaluate_dim(a.extent, {}) for a in stores(self.kernel)[-1].axes}
+        for a, n in grid.block.tile:
+            others = grid.grid // -(-axes[a] // n)
+            most = (waves - 1) * places // max(1, others)
+            size = -(-axes[a] // max(1, most))
+            if most and n < size <= GROWN_RATIO * n:
+                yield self._grown(grid.block, a, size), grid.label
 
     def _grown(self, block: Block, axis: str, size: int) -> Block:
         """A block that is larger along one axis of its output: by more threads or, where there may
@@ -227,10 +319,10 @@ class _Blocks:
         reduced = zip(tile.expression.extents[tile.expression.spatial :], tile.reduced, strict=True)
         operations = sum(work_of(each, {}) for each in self.kernel.computes)
         lanes = -(-p.threads // d.lanes) * d.lanes
+        results = max(1, round(register.points * max(1.0, p.grid / grid)))
+        work = Work(-(-operations * lanes // (grid * p.threads)), p.threads, results)
         demand = Demand(
-            grid, p.threads, tile.footprint_bytes, register.elements,
-            -(-operations * lanes // (grid * p.threads)), p.threads,
-            max(1, round(register.points * max(1.0, p.grid / grid))),
+            grid, p.threads, tile.footprint_bytes, register.elements, (work,),
             prod(-(-n // s) for n, s in reduced),
         )  # fmt: skip
         ends = dict.fromkeys((*self.kernel.inputs, *self.kernel.outputs))
@@ -242,6 +334,12 @@ def _elements(region: Region, shape: Shape) -> int:
     """Of a tensor, all where no region is known."""
     known = [min(int(x.size), int(n)) for x, n in zip(region, shape)]
     return prod(known) if known else prod(map(int, shape))
+
+
+def _with_all_threads_us(b: ThreadBlocks, device: Device, held: int) -> float:
+    """The time of a grid if what a block waits for came to as many threads as it may have."""
+    ratio = b.threads / max(b.threads, device.block_threads)
+    return replace(b, alone_us=b.alone_us * ratio).whole_us(device, held)
 
 
 def _label(p: TiledProgram) -> str:

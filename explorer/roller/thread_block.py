@@ -69,6 +69,7 @@ def in_own_names(block: Block, bound: Kernel) -> Block:
         tile=tuple((back[a], n) for a, n in block.tile),
         register=tuple((back[a], n) for a, n in block.register),
         shared=tuple((back[a], n) for a, n in block.shared),
+        parts=tuple((back[a], n) for a, n in block.parts),
     )
 
 

@@ -10,7 +10,7 @@ from explorer.devices.catalogue import device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.tile.gpu.demand import Demand, demand_of
+from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unsynced
 from tests.codegen.cases import linear
 
@@ -18,7 +18,7 @@ H100 = device("h100")
 
 
 def test_a_phase_costs_what_the_sheet_says() -> None:
-    demand = Demand(8, 32, 0, 4, 100, 32, 1, 1, 5)
+    demand = Demand(8, 32, 0, 4, (Work(100, 32, 1),), 1, 5)
     base, more = (
         thread_blocks(H100, "", replace(demand, phases=n), (64.0, 0.0)).alone_us for n in (5, 9)
     )

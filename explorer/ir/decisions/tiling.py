@@ -66,13 +66,15 @@ class Block:
     nearer levels in it.
 
     `register`: elements along each axis of the heaviest compute that one of the `threads` has in
-    registers; `shared`: of each axis that it reduces, how many shared memory holds at once.
+    registers; `shared`: of each axis that it reduces, how many shared memory holds at once;
+    `parts`: along an axis that it reduces, how many threads share each sum.
     """
 
     tile: tuple[tuple[str, int], ...] = ()
     threads: int = 1
     register: tuple[tuple[str, int], ...] = ()
     shared: tuple[tuple[str, int], ...] = ()
+    parts: tuple[tuple[str, int], ...] = ()
 
 
 Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]

@@ -19,25 +19,38 @@ from explorer.tile.verify import shared_bytes
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Of a statement the operations of its warps, idle lanes included, the threads that are at
+    work, and the `results` that each has under way at once.
+    """
+
+    operations: int
+    working: int
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """Of one of `grid` blocks: its `threads`, the `shared_bytes` of all, the elements that one of
-    them has in registers, the operations of its warps, idle lanes included; and of the statement
-    with the most of these the threads that are at work, the `results` that each has under way at
-    once, and the `steps` between which all wait for what is loaded. `phases`: what its threads do
-    one after the other, each for what the last one has made. `conflicts`: cycles that its warps
-    wait for banks of shared memory which others of their lanes have, too.
+    them has in registers, the work of its statements; and of the one with the most operations the
+    `steps` between which all wait for what is loaded. `phases`: what its threads do one after the
+    other, each for what the last one has made. `conflicts`: cycles that its warps wait for banks of
+    shared memory which others of their lanes have, too.
     """
 
     grid: int
     threads: int
     shared_bytes: int
     thread_elements: int
-    operations: int
-    working: int
-    results: int
+    work: tuple[Work, ...]
     steps: int
     phases: int = 0
     conflicts: int = 0
+
+    @property
+    def operations(self) -> int:
+        """Of all statements."""
+        return sum(w.operations for w in self.work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +105,22 @@ class _Dealt:
         )
 
 
-def demand_of(p: TileProgram, device: Device) -> Demand:
-    """Of a program that is dealt out to threads, whether its Syncs are placed or not."""
+def demand_of(p: TileProgram, device: Device, banks: bool = True) -> Demand:
+    """Of a program that is dealt out to threads, whether its Syncs are placed or not. Not `banks`:
+    as if no two lanes had one in common.
+    """
     parts = list(_parts(p.body, 1))
-    work = [x.operations(device) for x in parts]
-    most = max(zip(work, parts, strict=True), key=lambda x: x[0])[1]
+    work = tuple(Work(x.operations(device), x.working, x.results) for x in parts)
+    most = max(zip(work, parts, strict=True), key=lambda x: x[0].operations)[1]
     return Demand(
         prod(int(g.count) for g in p.grid),
         threads_of(p.body),
         shared_bytes(p, device),
         max(x.elements for x in parts),
-        sum(work),
-        most.working,
-        most.results,
+        work,
         most.times,
         _phases(p.body, 1),
-        sum(a.cycles - a.least for asked in asked_of(p).values() for a in asked),
+        sum(a.cycles - a.least for each in asked_of(p).values() for a in each) if banks else 0,
     )
 
 

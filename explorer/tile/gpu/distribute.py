@@ -219,6 +219,11 @@ class RegisterTile:
         return self.dealt((reduced, Map(last.target, spans, made, UNROLLED)))
 
 
+def part_of(axis: str) -> str:
+    """The axis that counts the parts of what is reduced along another."""
+    return f"_p_{axis}"
+
+
 def _thread(x: Span) -> str:
     return f"_t_{x.axis}"
 
@@ -227,7 +232,7 @@ def register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | Non
     """How threads share a reduction's results where its operands are shared by several of them;
     None for any other, and where a block has not so many threads.
     """
-    sizes = dict(block.register)
+    sizes = {part_of(axis): 1 for axis, _ in block.parts} | dict(block.register)
     if not all(x.axis in sizes and isinstance(x.size, int) for x in s.spans):
         return None
     own = tuple(_even(x, sizes[x.axis]) for x in s.spans)

@@ -49,6 +49,14 @@ def unsynced(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> Til
     return program
 
 
+def unpadded(kernel: Kernel, block: Block, env: ShapeEnv, device: Device) -> TileProgram:
+    """The same without what is done about banks, which takes most of that time."""
+    program = lower_block(kernel, block, env, device)
+    for _, rewrite in REWRITES[:-1]:
+        program = program if rewrite is pad_banks else rewrite(program, device)
+    return program
+
+
 def block_steps(
     kernel: Kernel, block: Block, env: ShapeEnv, device: Device
 ) -> tuple[tuple[str, TileProgram], ...]:

@@ -23,7 +23,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Const
-from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr
+from explorer.ir.tile_programs.elements import REGISTER, Buffer, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Shuffle, Span, Statement, Sync
 from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
@@ -52,6 +52,16 @@ def in_shared_memory(p: TileProgram, device: Device) -> TileProgram:
                 continue
         made.append(s)
     return replace(p, body=tuple(made))
+
+
+def is_staged(p: TileProgram) -> bool:
+    """Whether threads sum products in registers of what is in shared memory."""
+    return any(
+        f.buffer.kind == "scratch" and f.buffer.level != REGISTER
+        for s in statements(p.body)
+        if isinstance(s, Reduce) and s.form == UNROLLED
+        for f in fetches(s.expr)
+    )
 
 
 @dataclass(frozen=True, slots=True)

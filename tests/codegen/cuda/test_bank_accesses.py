@@ -21,6 +21,8 @@ from explorer.codegen.cuda.banks import accesses as banks
 from explorer.codegen.cuda.banks.accesses import BlockAccesses, accesses
 from explorer.codegen.cuda.build import BlockCode
 from explorer.tile.gpu.banks.requests import cycles_of
+from tests.codegen.cases import linear
+from tests.codegen.cuda.launched import A100, code_of
 
 Request = dict[int, int]  # thread -> element
 
@@ -222,11 +224,9 @@ def test_every_element_of_an_output_has_one_thread(blocks: dict[str, BlockCode])
 
 
 def test_a_long_block_is_evaluated_in_part_with_the_same_cycles(
-    blocks: dict[str, BlockCode], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    code = max(
-        blocks.values(), key=lambda b: max((a.times for a in accesses(b).accesses), default=0)
-    )
+    code = code_of(linear(64, 512, 256, "relu", {}), A100)
     whole = accesses(code)
     monkeypatch.setattr(banks, "MOST_REQUESTS", 100)
     monkeypatch.setattr(banks, "FEW", 1)

@@ -106,6 +106,21 @@ def test_a_loop_makes_as_many_trips_as_the_cpu() -> None:
     assert max(b.iteration for b in measured.bricks) + 1 == trips
 
 
+def test_threads_that_share_a_sum_make_what_the_cpu_makes() -> None:
+    weights = np.random.default_rng(0).standard_normal((256, 128)).astype(np.float32)
+
+    @explorer.trace
+    def product(x: explorer.tensor("float32", 8, 256)):  # type: ignore[valid-type,no-untyped-def]
+        return explorer.np.tanh(x @ weights)
+
+    c, cpu = (explorer.compile(product, target=t) for t in ("cuda-sim", "cpu"))
+    program = c.device_program(units=UNITS)
+    assert any(block.parts for blocks in program.plan.blocks.values() for block in blocks)
+    inputs = c.random_inputs()
+    for seed in range(2):
+        agree(ProgramRun(program, StandIn(UNITS, seed)).run(inputs), cpu.run(inputs))
+
+
 def without_one(program: DeviceProgram) -> Iterator[tuple[LaunchCode, ...]]:
     """The launches of a program with one wait, or one barrier of all units, taken away."""
     (code,) = program.launches

@@ -142,15 +142,17 @@ def _layouts(asked: Sequence[Asked], copy: Copy | None, costs: Costs) -> Iterato
         *((n, pad) for n in pitches for pad in sorted({_pad(n, k) for k in APART} - {0})),
     ]
     read = {row: _priced(loads, row, costs) for row in rows}
+    plain = float("inf")  # what takes no less is not taken
     for lanes in ways:
         moved = [copy.asked(a, lanes) for a in stores] if copy else stores
         asking = copy.cycles(lanes, costs) if copy else 0.0
         met = 0  # the length of rows with which nothing can be better
         for pitch, pad in rows:
-            if pitch == met:
+            if pitch == met or asking + read[pitch, pad][0] >= plain:
                 continue
             written = _priced(moved, (pitch, pad), costs)
             cycles = asking + read[pitch, pad][0] + written[0]
+            plain = min(plain, cycles) if lanes == Lanes() and not pad else plain
             yield Layout(pitch, pad, lanes, size + pad * (-(-size // pitch) - 1), cycles)
             if read[pitch, pad][1] and written[1]:
                 if not pad:
