@@ -21,7 +21,8 @@ GPUS = ("v100", "a100", "h100")
 QUICK = ("zoo:tiny_resnet18", "zoo:tiny_lstm")
 MODELS = (*QUICK, "zoo:tiny_bert", "zoo:tiny_mobilenetv2", "zoo:tiny_vit", "zoo:tiny_gpt2")
 WORSE = 0.06  # of the quick ones: 4 % were seen
-MOST_WORSE = 0.5  # of all: 45 % were seen, of tiny_vit on an A100 with all of its units
+MOST_WORSE = 0.1  # of all: 4 % were seen, of tiny_bert on an A100 with all of its shared memory
+ANEW_WORSE = 0.5  # compiled anew: 45 % were seen, before tiles were weighed step by step
 FIGURES = ("units", "clock_ghz", "DRAM bandwidth", "shared memory")
 
 
@@ -79,7 +80,7 @@ def test_a_program_compiled_anew_is_not_planned_worse_on_a_better_device(
         target = varied(c.device, figure, times)
         other = explorer.compile(model, target=target, until="planned").planned_wall().total_us
         better, worse = (us, other) if times < 1 else (other, us)
-        assert better <= (1 + MOST_WORSE) * worse, (figure, times, us, other)
+        assert better <= (1 + ANEW_WORSE) * worse, (figure, times, us, other)
 
 
 @pytest.mark.parametrize(
