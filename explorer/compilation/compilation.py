@@ -101,7 +101,9 @@ class Compilation:
                 where=unknown[0],
                 expected=", ".join(known),
             )
-        return self._recompile(replace(self.options, **groups), until)
+        found = self._recompile(replace(self.options, **groups), until)
+        same = self._chosen is not None and set(groups) <= {"rammer"}  # of the same kernels
+        return found._with_blocks(self._chosen) if same else found
 
     def same_program(self, hardware: HardwareOptions) -> Compilation:
         """This program as it is, with its kernels, their tiles and thread blocks, planned for the
@@ -114,18 +116,38 @@ class Compilation:
         device, program = self._recompile(options, Stage.IMPORTED).device, self.program
         if program.stage >= Stage.RAMMED:  # with the workers of that device
             program = replace(Ram(device, options.rammer)(program), stage=program.stage)
+        return self._with_blocks(self._blocks_before, device, options, program)
+
+    def as_recorded(self, run: RecordedRun) -> Compilation:
+        """The same planned as it was when a run of it was recorded: on a GPU with as many blocks as
+        ran and, under that binding, with the thread blocks that ran.
+        """
+        if not self.device.takes_cuda:
+            return self
+        from explorer.compilation.as_recorded import blocks_of
+
+        found = self.of_blocks(run.wall.units)
+        return found._with_blocks(blocks_of(run, found.program, found.device))
+
+    def _with_blocks(
+        self,
+        chosen: Callable[[Sizes], Chosen] | None,
+        device: Device | None = None,
+        options: Options | None = None,
+        program: Program | None = None,
+    ) -> Compilation:
         return Compilation(
             self.model,
-            device,
-            options,
-            program,
+            device or self.device,
+            options or self.options,
+            program or self.program,
             self.steps,
             self._snapshots,
             self.codes,
             self._recompile,
             self.check,
             self.donate,
-            self._blocks_before,
+            chosen,
         )
 
     def _blocks_before(self, sizes: Sizes) -> Chosen:

@@ -128,9 +128,10 @@ class OnGpu:
         """Keep a measured wall in a file, with the names of the device and of this machine."""
         given, model = self.c.named(inputs), self.c.model
         wall = self.measured_wall(given, runs)
+        blocks = self.program(given).program.plan.blocks
         bound = tuple(sorted(bind_sizes(model.program, given).items()))
         card = f"{wall.device}, {machine()}"
-        found = recording(model.name, model.digest, card, bound, wall)
+        found = recording(model.name, model.digest, card, bound, wall, blocks)
         write(found, Path(path))
         return found
 

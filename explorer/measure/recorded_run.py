@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from explorer.errors import BadOption, SnapshotError
+from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 
 VERSION = 1
@@ -23,6 +25,7 @@ LARGEST_BYTES = 256 << 20  # of a file: a bound on memory, chosen
 MOST_UNITS = 1 << 16  # as a data sheet may have
 RECORDED = "recorded"
 CAUSES = ("dependency", "tail", "imbalance", "barrier", "launch", "library", "preempted")
+AXES = ("tile", "register", "shared", "parts")  # what of a block is by axis
 TEXTS = ("model", "digest", "machine", "policy", "device")
 
 
@@ -39,7 +42,8 @@ class CallTime:
 class RecordedRun:
     """One run of a model under one binding of its `sizes`. `digest` is that of the model, whatever
     it is compiled for; `machine` is a card in words, `day` as in "2026-11-28", or "" where a file
-    has none.
+    has none. `blocks`: on a GPU the thread blocks of each kernel call that ran, none in a file that
+    is older than they are in files.
     """
 
     model: str
@@ -48,6 +52,7 @@ class RecordedRun:
     sizes: tuple[tuple[str, int], ...]
     wall: Wall = field(repr=False)
     day: str = ""
+    blocks: tuple[tuple[str, tuple[Block, ...]], ...] = field(default=(), repr=False)
 
     def of(self, digest: str) -> RecordedRun:
         """The same, where it is of that model; BadOption else."""
@@ -92,11 +97,16 @@ def _by_call(wall: Wall) -> dict[str, float]:
 
 
 def recording(
-    model: str, digest: str, machine: str, sizes: tuple[tuple[str, int], ...], wall: Wall
+    model: str,
+    digest: str,
+    machine: str,
+    sizes: tuple[tuple[str, int], ...],
+    wall: Wall,
+    blocks: Chosen = MappingProxyType({}),
 ) -> RecordedRun:
     """A wall that was measured today as a recording; what its control flow did is left out."""
-    kept = replace(wall, kind=RECORDED, ran=(), trips=())
-    return RecordedRun(model, digest, machine, sizes, kept, date.today().isoformat())
+    kept, ran = replace(wall, kind=RECORDED, ran=(), trips=()), tuple(sorted(blocks.items()))
+    return RecordedRun(model, digest, machine, sizes, kept, date.today().isoformat(), ran)
 
 
 def write(run: RecordedRun, path: Path) -> None:
@@ -125,11 +135,17 @@ def write(run: RecordedRun, path: Path) -> None:
         "calls": [[name, sorted(origin)] for name, origin in names],
         "bricks": rows(wall.bricks),
         "host": rows(wall.host),
+        "blocks": [[name, [_block_text(b) for b in found]] for name, found in run.blocks],
         "gaps": [[g.unit, g.start_us, g.end_us, CAUSES.index(g.cause)] for g in wall.gaps],
     }
     beside = path.with_name(f"{path.name}.part")  # who reads finds all of it or what was there
     beside.write_text(json.dumps(text, allow_nan=False), encoding="utf-8")
     beside.replace(path)
+
+
+def _block_text(b: Block) -> dict[str, Any]:
+    by_axis = {name: [list(pair) for pair in getattr(b, name)] for name in AXES}
+    return {"threads": b.threads, **by_axis}
 
 
 def _numbers(b: Brick) -> tuple[int, int, int, int]:
@@ -189,7 +205,27 @@ class _Reader:
             tuple(self.bricks(found, "host", calls, units + 1, total)),
         )
         names = (found["model"], found["digest"], found["machine"])
-        return RecordedRun(*names, tuple(sizes), wall, self.day(found.get("day", "")))
+        day, blocks = self.day(found.get("day", "")), tuple(self.blocks(found))
+        return RecordedRun(*names, tuple(sizes), wall, day, blocks)
+
+    def blocks(self, found: dict[str, Any]) -> Iterator[tuple[str, tuple[Block, ...]]]:
+        """Those of a file that has any; whether a kernel can have such a one is not known here."""
+        for name, each in self.rows(found, "blocks", 2) if "blocks" in found else ():
+            if not isinstance(name, str) or not isinstance(each, list):
+                self.wrong("blocks have the name of a call")
+            yield name, tuple(self.block(b) for b in each)
+
+    def block(self, found: Any) -> Block:
+        if not isinstance(found, dict) or found.keys() != {"threads", *AXES}:
+            self.wrong(f"a block has threads, {', '.join(AXES)}")
+        by_axis = {
+            part: tuple(
+                (str(axis), self.whole(n, 1, 1 << 62, "a size of a block"))
+                for axis, n in self.rows(found, part, 2)
+            )
+            for part in AXES
+        }
+        return Block(threads=self.whole(found["threads"], 1, 1 << 16, "threads"), **by_axis)
 
     def day(self, text: Any) -> str:
         try:

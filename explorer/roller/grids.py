@@ -11,13 +11,14 @@ from math import prod
 
 from explorer.cost.bound import bind_kernel
 from explorer.cost.thread_blocks import AS_FAST_RATIO, ThreadBlocks, thread_blocks
+from explorer.cost.touched import middle, number, touched
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Block
-from explorer.ir.kernel import Compute, Kernel, reads
+from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction
-from explorer.ir.patterns.regions import Region, box, propagate
-from explorer.ir.shapes.dims import Shape, ShapeEnv, Sizes, evaluate_dim
+from explorer.ir.patterns.regions import propagate
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.construct.axis_fusion import Fused, fuse_axes
 from explorer.roller.construct.construct import Growth, of_expression
@@ -111,6 +112,9 @@ class _Blocks:
         self.shared = shared_out(kernel) if self.served else all_axes(kernel)
         self.extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in c.axes}
         self.far_bytes = far_bytes
+        self.near = next(m for m in device.levels if m.shared)
+        ends = (*kernel.inputs, *kernel.outputs)
+        self.shapes = {t: tuple(map(number, kernel.shape(t))) for t in ends}
         self.known: dict[Block, ThreadBlocks | None] = {}  # as weighed
         self.staged: dict[Block | None, bool] = {}
 
@@ -231,8 +235,9 @@ class _Blocks:
     def _fuller(self) -> Iterator[tuple[Block, str]]:
         """Neighbours of the best blocks whose last wave is fuller, for each number of blocks that a
         multiprocessor may hold: 320 blocks take two waves of 240 places, where 210 that are larger
-        along one axis take one. Roller's construction knows no waves, so that its tiles may miss
-        one by little, and another balance of the same hardware meet it.
+        along one axis take one, in whole transactions too along the last. Roller's construction
+        knows no waves, so that its tiles may miss one by little, and another balance of the same
+        hardware meet it.
         """
         for held in HELD:
             for b in self._best(held)[:FILLED_BLOCKS]:
@@ -244,12 +249,16 @@ class _Blocks:
         if grid.block is None or waves == 1 or grid.grid >= FULL_SHARE * waves * places:
             return
         axes = {a.name: evaluate_dim(a.extent, {}) for a in stores(self.kernel)[-1].axes}
+        last = [*axes][-1]
+        row = max(1, self.near.line_bytes // ITEM_BYTES[self.kernel.dtype(self.kernel.output)])
         for a, n in grid.block.tile:
             others = grid.grid // -(-axes[a] // n)
             most = (waves - 1) * places // max(1, others)
             size = -(-axes[a] // max(1, most))
             if most and n < size <= GROWN_RATIO * n:
-                yield self._grown(grid.block, a, size), grid.label
+                rows = (size, -(-size // row) * row) if a == last else (size,)
+                for each in dict.fromkeys(rows):
+                    yield self._grown(grid.block, a, each), grid.label
 
     def _grown(self, block: Block, axis: str, size: int) -> Block:
         """A block that is larger along one axis of its output: by more threads or, where there may
@@ -291,22 +300,13 @@ class _Blocks:
         return (whole, *(n for n in parts if n < whole))
 
     def _moved(self, block: Block) -> float:
-        """Bytes that one block loads of the kernel's operands, and stores: of each what its part of
-        the results needs, and no more elements than are read.
+        """Bytes that one block loads of the kernel's operands, and stores, in whole transactions of
+        the nearest memory that units share: a tile one column wide loads the columns beside it.
         """
-        k, regions = self.kernel, propagate(self.kernel, dict(block.tile))
-        read = dict.fromkeys(k.inputs, 0)
-        for c, ranges in zip(k.computes, regions.axes, strict=True):
-            points = prod(int(r.size) for r in ranges.values())
-            for r in dict.fromkeys(reads(c.expr)):
-                if r.tensor in read:
-                    shape = k.shape(r.tensor)
-                    read[r.tensor] += min(points, _elements(box(r.index, ranges, shape), shape))
-        total = 0
-        for t in (*k.inputs, *k.outputs):
-            part = _elements(regions.tensors.get(t, ()), k.shape(t))
-            total += ITEM_BYTES[k.dtype(t)] * min(part, read.get(t, part))
-        return float(total)
+        k, tile, line = self.kernel, dict(block.tile), self.near.line_bytes
+        parts = touched(k, propagate(k, tile), middle(k, tile))
+        each = (p.moved(self.shapes[t], ITEM_BYTES[k.dtype(t)], line) for t, p in parts.items())
+        return float(sum(each))
 
     def unprinted(self, programs: tuple[TiledProgram, ...]) -> tuple[ThreadBlocks, ...]:
         """The grids of tiles alone, the axes that must stay whole left whole."""
@@ -328,12 +328,6 @@ class _Blocks:
         ends = dict.fromkeys((*self.kernel.inputs, *self.kernel.outputs))
         near = sum(_bytes(self.kernel, t) for t in ends) / grid
         return thread_blocks(d, _label(p), demand, (near, min(near, self.far_bytes / grid)))
-
-
-def _elements(region: Region, shape: Shape) -> int:
-    """Of a tensor, all where no region is known."""
-    known = [min(int(x.size), int(n)) for x, n in zip(region, shape)]
-    return prod(known) if known else prod(map(int, shape))
 
 
 def _with_all_threads_us(b: ThreadBlocks, device: Device, held: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def changed(found: Any, path: tuple[Any, ...], value: Any) -> str:
     return json.dumps(found)
 
 
+BLOCK = {"threads": 1, "tile": [], "register": [], "shared": [], "parts": []}
 BROKEN = [
     (("ironworks_recording",), 2, "not of version 1"),
     (("model",), 3, "model is a text"),
@@ -92,6 +94,12 @@ BROKEN = [
     (("sizes",), [["n", "x"]], "a size"),
     (("day",), "yesterday", "day is a date"),
     (("day",), 3, "day is a date"),
+    (("blocks",), {}, "blocks is a list"),
+    (("blocks",), [[3, []]], "blocks have the name of a call"),
+    (("blocks",), [["y", [{}]]], "a block has threads, tile, register, shared, parts"),
+    (("blocks",), [["y", [BLOCK | {"threads": 0}]]], "threads is a whole number"),
+    (("blocks",), [["y", [BLOCK | {"tile": [["i", -1]]}]]], "a size of a block"),
+    (("blocks",), [["y", [BLOCK | {"parts": [["i"]]}]]], "parts has rows of 2"),
 ]
 
 
@@ -121,5 +129,39 @@ def test_what_ships_was_measured_on_a_gpu_and_is_of_the_model_that_there_is() ->
     run = c.recorded("h200")
     assert run.machine.startswith("NVIDIA H200, ") and run.wall.kind == "recorded"
     planned = {b.call for b in c.planned_wall().bricks}
+    assert {name for name, _ in run.blocks} == planned
     assert planned <= {row.call for row in run.beside(c.planned_wall()) if row.recorded_us > 0}
     assert explorer.compile("zoo:small_lstm", until="typed").recordings == ()
+
+
+def test_on_a_gpu_a_program_is_planned_with_the_blocks_that_ran() -> None:
+    c = explorer.compile(MODEL, target="h100", until="planned")
+    run = c.recorded("h200")
+    found, sizes = c.as_recorded(run), dict(run.sizes)
+    assert found.chosen_blocks(sizes) == dict(run.blocks) != c.chosen_blocks(sizes)
+    wall = found.planned_wall(sizes)
+    assert wall.units == run.wall.units and len(wall.bricks) == len(run.wall.bricks)
+    assert abs(wall.total_us / run.wall.total_us - 1) < 0.3
+    longest = [row.call for row in run.beside(wall)][:4]
+    assert {row.call for row in run.beside(wall)[:4] if row.predicted_us > 50} == set(longest)
+    waves = replace(found.options.rammer, policy="op-by-op")  # of the same kernels: the same blocks
+    assert found.with_options(rammer=waves).chosen_blocks(sizes) == dict(run.blocks)
+    two = {"batch": 2}
+    assert found.chosen_blocks(two) == c.of_blocks(run.wall.units).chosen_blocks(two)
+
+
+def test_blocks_that_a_kernel_cannot_have_are_left_out() -> None:
+    """They are of another program, or a file is damaged: the others stay."""
+    c = explorer.compile(MODEL, target="h100", until="planned")
+    run = c.recorded("h200")
+    name, (block, *_) = run.blocks[0]
+    for changed in (
+        replace(block, threads=4096),
+        replace(block, tile=(("z", 1),)),
+        replace(block, tile=((block.tile[0][0], 1 << 40),)),
+        replace(block, register=tuple((a, 64) for a, _ in block.register)),
+    ):
+        broken = replace(run, blocks=((name, (changed,)), *run.blocks[1:]))
+        found = c.as_recorded(broken).chosen_blocks(dict(run.sizes))
+        assert found[name] != (changed,)
+        assert {n: found[n] for n, _ in run.blocks[1:]} == dict(run.blocks[1:])

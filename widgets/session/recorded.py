@@ -20,8 +20,8 @@ from widgets.model.knobs import Setting, first_setting
 def opened(
     c: Compiled, given: str | Path | None, sizes: Mapping[str, int] | None
 ) -> tuple[Compiled, RecordedRun | None]:
-    """A recording to be shown, and the compilation as it is shown beside: on a GPU with as many
-    blocks as ran. `given` names one, by a file or by the device of one that comes with Ironworks;
+    """A recording to be shown, and the compilation as it is shown beside: on a GPU with the
+    blocks that ran. `given` names one, by a file or by the device of one that comes with Ironworks;
     where none is named one that comes with Ironworks is found, if what it recorded is the program
     that this compilation would run.
 
@@ -46,7 +46,7 @@ def opened(
             expected=_text(dict(run.sizes)),
             found=_text(other),
         )
-    return _as_it_ran(c, run), run
+    return c.as_recorded(run), run
 
 
 def _found(c: Compiled, sizes: Mapping[str, int] | None) -> tuple[Compiled, RecordedRun | None]:
@@ -58,14 +58,10 @@ def _found(c: Compiled, sizes: Mapping[str, int] | None) -> tuple[Compiled, Reco
         with suppress(BadOption):
             run = c.recorded(name)
             if run.sizes == asked and run.wall.units == c.device.units:
-                shown = _as_it_ran(c, run)
+                shown = c.as_recorded(run)
                 if _same(shown.planned_wall(dict(run.sizes)), run.wall):
                     return shown, run
     return c, None
-
-
-def _as_it_ran(c: Compiled, run: RecordedRun) -> Compiled:
-    return c.of_blocks(run.wall.units) if c.device.takes_cuda else c
 
 
 def _same(planned: Wall, ran: Wall) -> bool:

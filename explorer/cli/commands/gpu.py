@@ -137,7 +137,7 @@ def _run(c: Compilation, flags: Namespace) -> Answer:
 
 def _shown(c: Compilation, run: RecordedRun) -> Answer:
     """A recording, always named as one."""
-    planned = c.device_program(dict(run.sizes), units=run.wall.units).plan.wall
+    planned = c.as_recorded(run).planned_wall(dict(run.sizes))
     times = _calls(c, run.wall, planned)
     error = rammer.error(planned.total_us, run.wall.total_us)
     text = [

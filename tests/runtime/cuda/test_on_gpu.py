@@ -52,6 +52,8 @@ def test_a_recording_names_the_device(tmp_path: Path) -> None:
     found = c.recorded(tmp_path / "a.run.json")
     assert found.wall.kind == "recorded" and found.machine.startswith("the stand-in, ")
     assert found.wall.bricks == made.wall.bricks and found.beside(c.planned_wall())
+    assert {name for name, _ in found.blocks} == {b.call for b in found.wall.bricks}
+    assert found.blocks == made.blocks
     assert on.time(inputs, seconds=0.01).median_us > 0
 
 
