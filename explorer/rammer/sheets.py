@@ -55,14 +55,16 @@ def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 0) -> Pai
 
 def held_each(runs: Sequence[Sequence[Gridded]], device: Device) -> list[int]:
     """How many blocks may share a multiprocessor, that with which all operators, one after the
-    other, end first in front; of such numbers the least, for blocks beside each other take turns.
-    With one of them grids are out of which it does not hold so many.
+    other, end first in front; of such numbers the least, for blocks beside each other take turns,
+    and before them those of which one grid fills it. With one of them grids are out of which it
+    does not hold so many.
     """
     every = Counter(id(o.grids) for run in runs for o in run if o.grids)
     known = {id(o.grids): o.grids for run in runs for o in run if o.grids}
     resident = {n: [b.resident(device) for b in grids] for n, grids in known.items()}
     most = min((max(found) for found in resident.values()), default=1)
-    counts = sorted({min(n, most) for found in resident.values() for n in found})
+    full = sorted({min(n, most) for found in resident.values() for n in found})
+    fewer = [n for n in range(1, min(most, MOST_WAYS) + 1) if n not in full]
 
     def total_us(held: int) -> float:
         return sum(
@@ -71,7 +73,7 @@ def held_each(runs: Sequence[Sequence[Gridded]], device: Device) -> list[int]:
             for g, times in every.items()
         )
 
-    return sorted(counts, key=total_us) or [1]
+    return sorted((*full, *fewer), key=total_us) or [1]
 
 
 def vdevices_of(

@@ -16,9 +16,10 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.sheets import Gridded, facts_of, vdevices_of
-from explorer.roller.grids import RESIDENT_SHARE, grids, grids_of
+from explorer.roller.grids import RESIDENT_SHARE, grids_of
 from explorer.roller.thread_block import launched
 from explorer.runtime.planning.extents import Extents
+from explorer.runtime.planning.runs.remembered_grids import remembered_grids
 
 ALONE = "op-by-op"  # the policy under which an operator has the device to itself
 
@@ -50,7 +51,7 @@ class SheetTimes:
         kernel, blocks = self._named[key], tuple(self._chosen(sizes).get(operator.binding, ()))
         if (kernel, blocks) not in self._known:
             found = grids_of(kernel, self.device, blocks, self.cold) if blocks else ()
-            found = found or grids(kernel, self.device, cold=self.cold)
+            found = found or remembered_grids(kernel, self.device, self.cold)
             self._known[kernel, blocks] = found
         return self._known[kernel, blocks]
 

@@ -1,0 +1,39 @@
+"""Grids of thread blocks that were found before, on this machine's disk: a warm start weighs
+nothing again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from explorer import cache as store
+from explorer.cost.thread_blocks import ThreadBlocks
+from explorer.devices.model import Device, text_of_device
+from explorer.ir.decisions.tiling import Block
+from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.canonical import text_of
+from explorer.roller.grids import grids
+from explorer.roller.remembered import FOLDERS
+
+
+def remembered_grids(kernel: Kernel, device: Device, cold: bool) -> tuple[ThreadBlocks, ...]:
+    """`grids` of a kernel of fixed extents under canonical names."""
+    parts = (text_of(kernel), text_of_device(device), str(cold))
+    key = store.content_key("grids", store.code_key(*FOLDERS), *parts)
+    data = store.get(key)
+    if data is not None:
+        return tuple(_grid(**row) for row in json.loads(data))
+    found = grids(kernel, device, cold=cold)
+    store.put(key, json.dumps([asdict(g) for g in found]).encode(), "search")
+    return found
+
+
+def _grid(block: dict[str, Any] | None, **figures: Any) -> ThreadBlocks:
+    return ThreadBlocks(**figures, block=None if block is None else _block(**block))
+
+
+def _block(threads: int, **by_axis: list[list[Any]]) -> Block:
+    pairs = {part: tuple((str(a), int(n)) for a, n in found) for part, found in by_axis.items()}
+    return Block(threads=threads, **pairs)
