@@ -29,7 +29,7 @@ from explorer.roller.construct.shrink import finer
 from explorer.roller.constructed import tile_of
 from explorer.roller.thread_block import all_axes, block_of, shared_out
 from explorer.roller.tiles.fitting_block import fitting_each
-from explorer.roller.tiles.shared_sums import sharing
+from explorer.roller.tiles.shared_sums import MOST_THREADS, sharing
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unpadded, unsynced
@@ -195,21 +195,17 @@ class _Blocks:
     def _share(self) -> None:
         """Weigh neighbours whose threads share sums: from the best blocks that wait longer than
         they compute, for each number that a multiprocessor may hold, and from those that would be
-        if they had all threads, on for as long as they gain.
+        if as many threads shared each sum as may, on for as long as they gain.
         """
         if contraction(self.c) is None:
             return
-        starts = [
-            (b, held)
-            for held in HELD
-            for found in [self._best(held)]
-            for b in (
-                *found[:START_BLOCKS],
-                *sorted(found, key=lambda b: _with_all_threads_us(b, self.device, held))[
-                    :START_BLOCKS
-                ],
-            )
-        ]
+        d, starts = self.device, list[tuple[ThreadBlocks, int]]()
+        for held in HELD:
+            found = self._best(held)
+            shared = [b for b in found if self.staged[b.block]]
+            for each, ratio in ((found, 1), (found, d.block_threads), (shared, MOST_THREADS)):
+                most = sorted(each, key=lambda b: _with_more_threads_us(b, d, held, ratio))
+                starts += [(b, held) for b in most[:START_BLOCKS]]
         for start, held in dict.fromkeys(starts):
             self._climb(start, held)
 
@@ -219,18 +215,20 @@ class _Blocks:
         while best is not None and best.block is not None and best.waits(d, held):
             near = [self._weighed(b, best.label) for b in sharing(best.block, reduced, d)]
             less = [
-                b for b in near if b and b.resident(d) >= held and self._alike(best.block, b.block)
+                b
+                for b in near
+                if b and b.resident(d) >= held and self._as_known(b.block, best.block)
             ]
             us = GAIN_RATIO * best.whole_us(d, held)
             best = min(less, key=lambda b: b.whole_us(d, held), default=None)
             if best is not None and best.whole_us(d, held) > us:
                 return
 
-    def _alike(self, one: Block | None, other: Block | None) -> bool:
-        """Whether both or neither bring operands to shared memory: a chunk for which there is no
-        room is read by each thread by itself, of which times know nothing.
+    def _as_known(self, block: Block | None, before: Block | None) -> bool:
+        """Whether a block brings operands to shared memory if that before does: a chunk for which
+        there is no room is read by each thread by itself, of which times know less.
         """
-        return self.staged.get(one) == self.staged.get(other)
+        return self.staged.get(block, False) or not self.staged.get(before, False)
 
     def _fuller(self) -> Iterator[tuple[Block, str]]:
         """Neighbours of the best blocks whose last wave is fuller, for each number of blocks that a
@@ -330,10 +328,12 @@ class _Blocks:
         return thread_blocks(d, _label(p), demand, (near, min(near, self.far_bytes / grid)))
 
 
-def _with_all_threads_us(b: ThreadBlocks, device: Device, held: int) -> float:
-    """The time of a grid if what a block waits for came to as many threads as it may have."""
-    ratio = b.threads / max(b.threads, device.block_threads)
-    return replace(b, alone_us=b.alone_us * ratio).whole_us(device, held)
+def _with_more_threads_us(b: ThreadBlocks, device: Device, held: int, ratio: int) -> float:
+    """The time of a grid if what a block waits for came to so many times as many threads, or to as
+    many as it may have.
+    """
+    threads = max(b.threads, min(device.block_threads, b.threads * ratio))
+    return replace(b, alone_us=b.alone_us * b.threads / threads).whole_us(device, held)
 
 
 def _label(p: TiledProgram) -> str:

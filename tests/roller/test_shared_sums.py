@@ -18,7 +18,7 @@ from explorer.roller.tiles.shared_sums import sharing
 from tests.roller.operators import matmul
 
 GPUS = ("v100", "a100", "h100")
-SHAPES = ((1, 1000, 4096), (16, 1000, 4096), (49, 512, 4608), (64, 64, 4096))
+SHAPES = ((1, 1000, 4096), (1, 64, 16384), (16, 1000, 4096), (49, 512, 4608), (64, 64, 4096))
 FLOOR_RATIO = 1.2  # of the time that the operands take from memory
 
 
