@@ -59,6 +59,7 @@ from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.choose import ChooseWays
+from explorer.runtime.planning.runs.remembered_grids import GridPrice
 from explorer.stored.tiers import Kept, kept
 from explorer.stored.why_not import WhyNot, why_not
 from explorer.welder import JoinResults, Weld
@@ -104,7 +105,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("update in place", Stage.LEGALIZED, update_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
-        Step("share long folds", Stage.LEGALIZED, ShareLongReductions(device.units)),
+        Step("share long folds", Stage.LEGALIZED, _sharing(device)),
         *(fuse if options.relax.fuse else ()),
         *lift,
         *_both_sides(options, device, price),
@@ -163,6 +164,13 @@ def _recomputing(options: Options) -> tuple[Step, ...]:
         return ()
     again = Rematerialise(options.rematerialisation)
     return (Step("rematerialise", Stage.ROLLED, again),)
+
+
+def _sharing(device: Device) -> ShareLongReductions:
+    """Long sums in parts: where a data sheet tells what thread blocks take, as that says."""
+    if device.kind != "gpu":
+        return ShareLongReductions(device.units)
+    return ShareLongReductions(device.units, GridPrice(device), device.barrier_us)
 
 
 def _lifting(device: Device) -> tuple[Step, ...]:

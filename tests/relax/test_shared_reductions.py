@@ -9,6 +9,7 @@ import explorer
 from explorer import np as xp
 from explorer.frontends.model import Model
 from explorer.ir.kernel import Kernel
+from explorer.passes.switches.arrangement import Options as Steps
 from explorer.relax.reductions.shared_reductions import ShareLongReductions
 from explorer.relax.reductions.split_reduction import SplitReduction
 
@@ -57,3 +58,46 @@ def test_a_fold_that_stays_whole_says_why(shape: tuple[int, ...], axis: int, why
 def test_one_unit_shares_nothing() -> None:
     done = explorer.compile(model((1, 1 << 17), 1, "sum"), until="typed")
     assert ShareLongReductions(1)(done.program) is done.program
+
+
+SUMS = ((16, 8192, 64), (64, 16384, 128), (1, 65536, 64))
+
+
+def product(m: int, k: int, n: int) -> Model:
+    @explorer.trace
+    def program(x, y):  # type: ignore[no-untyped-def]
+        return xp.tanh(xp.swapaxes(x, 0, 1) @ y)
+
+    return program(x=explorer.tensor("float32", k, m), y=explorer.tensor("float32", k, n))
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+@pytest.mark.parametrize("sizes", SUMS)
+def test_long_products_are_summed_by_many_thread_blocks(
+    sizes: tuple[int, int, int], gpu: str
+) -> None:
+    """Of few results, as gradients of weights are: the plan is much shorter."""
+    c = explorer.compile(product(*sizes), target=gpu, until="planned")
+    first, second = c.program.kernel_calls
+    assert first.name.endswith("_parts") and second.name == "tanh"
+    found = c.planned_wall().total_us
+    whole = c.with_options(steps=Steps(off=("share long folds",)))
+    assert len(list(whole.program.kernel_calls)) == 1
+    assert found < 0.8 * whole.planned_wall().total_us
+
+
+@pytest.mark.parametrize("sizes", [(64, 4096, 64), (512, 512, 512), (2048, 8192, 2048)])
+def test_products_that_fill_a_gpu_or_end_soon_stay_whole(sizes: tuple[int, int, int]) -> None:
+    c = explorer.compile(product(*sizes), target="h100", until="legalized")
+    assert not any(b.name.endswith("_parts") for b in c.program.kernel_calls)
+
+
+@pytest.mark.parametrize(("m", "k"), [(1, 8192), (3, 40_000)])
+def test_parts_of_thread_blocks_mean_the_same(m: int, k: int) -> None:
+    c = explorer.compile(product(m, k, 5), target="cuda-sim")
+    assert any(b.name.endswith("_parts") for b in c.program.kernel_calls)
+    inputs = c.random_inputs()
+    want = np.tanh(inputs["x"].astype(np.float64).T @ inputs["y"])
+    for seed in (0, 1):
+        (got,) = c.simulate(inputs, seed).values()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)

@@ -6,14 +6,29 @@ y = kernel sum(x)   ->   y.parts: float32[2] = kernel sum_parts(x); y = kernel s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from explorer.ir.program import Program
+from explorer.ir.calls import KernelCall
+from explorer.ir.kernel import Kernel
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.symbols import defined_by, parameter_symbols
+from explorer.ops.reference.verify_symbols import scopes_of
 from explorer.passes.pipeline.registry import compiler_pass
-from explorer.relax.memory.workspace import LiftWorkspaces
+from explorer.relax.memory.workspace import LiftWorkspaces, lift, workspaces
 from explorer.relax.reductions.split_reduction import SplitReduction
 
+Price: TypeAlias = Callable[[Kernel, ShapeEnv], float]
+
 ANY_BYTES = 1 << 62  # only parts are lifted, however much a tile keeps
+PARTS = (8, 32, 128)  # at most, that are priced where a price decides; chosen
+MOST_RESULT_TILES = 1024  # of a contraction whose sum may be shared then; chosen
+LEAST_SUM, LEAST_ELEMENTS = 8192, 4096  # of contractions, of others: shorter ones stay; chosen
+LEAST_PART = 256  # of the sum of a contraction; chosen
+GAIN_RATIO = 0.8  # of the time before, that parts and their sum take at most; chosen
 
 
 @compiler_pass("share-long-reductions", paper="Relax, ASPLOS 2025, section 4.4: workspace lifting")
@@ -21,13 +36,70 @@ ANY_BYTES = 1 << 62  # only parts are lifted, however much a tile keeps
 class ShareLongReductions:
     """After: no reduction of 65,536 elements or more, to fewer results than there are `units`, is
     one unit's work. Measured: the sum of 1,000,000 numbers takes 29 us on two units, 50 on one.
+
+    Where a `price` is given, of a kernel alone on a device whose units meet in `meeting_us`, it
+    decides, of contractions too: long sums are made of as many parts as are done first (split-K
+    across thread blocks, its parts summed in a fixed order).
     """
 
     units: int
+    price: Price | None = None
+    meeting_us: float = 0.0
 
     def __call__(self, program: Program) -> Program:
         """The program with shared reductions; itself where there is none."""
         if self.units < 2:
             return program
-        split = SplitReduction(self.units, tiles=self.units - 1, contractions=False)(program)
+        if self.price is None:
+            whole = SplitReduction(self.units, tiles=self.units - 1, contractions=False)
+            split = whole(program)
+        else:
+            split = self._where_it_pays(program, self.price)
         return program if split == program else LiftWorkspaces(ANY_BYTES)(split)
+
+    def _where_it_pays(self, program: Program, price: Price) -> Program:
+        scopes = scopes_of(program)
+        for function in program.functions:
+            scope = {*scopes[function.name], *parameter_symbols(function)}
+            made = self._function(function, program.env, scope, price)
+            program = program if made == function else program.with_function(made)
+        return program
+
+    def _function(
+        self, function: Function, env: ShapeEnv, scope: set[str], price: Price
+    ) -> Function:
+        body = []
+        for b in function.body:
+            ways = [*self._ways(b, env, scope, price)] if isinstance(b.expr, KernelCall) else []
+            if ways:
+                us, best = min(ways, key=lambda way: way[0])
+                paid = us <= GAIN_RATIO * price(b.kernel_call.kernel, env)
+                b = replace(b, expr=best) if paid else b
+            body.append(b)
+            scope |= defined_by(b)
+        return replace(function, body=tuple(body))
+
+    def _ways(
+        self, b: Binding, env: ShapeEnv, scope: Iterable[str], price: Price
+    ) -> Iterator[tuple[float, KernelCall]]:
+        """The call with its sums in parts, each with the time of the parts and of their sum."""
+        kernel = b.kernel_call.kernel
+        seen, sums = {kernel}, any(contraction(c) for c in kernel.computes)
+        tiles = MOST_RESULT_TILES if sums else self.units - 1
+        for count in PARTS:
+            rule = SplitReduction(
+                count,
+                tiles,
+                LEAST_PART,
+                shortest=LEAST_SUM,
+                elements=LEAST_ELEMENTS,
+            )
+            split = replace(b.kernel_call, kernel=rule.split(kernel, env))
+            trial = replace(b, expr=split)
+            if split.kernel in seen:
+                continue
+            seen.add(split.kernel)
+            found = workspaces(trial, env, scope, ANY_BYTES)
+            if len(found) == 1 and not found[0].refused:
+                parts = [x.kernel_call.kernel for x in lift(trial, found[0].tensor, set())]
+                yield sum(price(k, env) for k in parts) + self.meeting_us, split

@@ -35,13 +35,16 @@ class SplitReduction:
     inputs to fewer results than there are units.
 
     `tiles`: it has few tiles if it has at most so many. `least`: so many products stay in a part.
-    `contractions`: they are split as well.
+    `contractions`: they are split as well, those whose sums are not shorter than `shortest`.
+    `elements`: any other reduction reads so many at least.
     """
 
     chunks: int = 4
     tiles: int = 1
     least: int = 64
     contractions: bool = True
+    shortest: int = 0
+    elements: int = LEAST_ELEMENTS
 
     def __post_init__(self) -> None:
         if self.chunks < 2:
@@ -87,6 +90,8 @@ class SplitReduction:
         if found > self.tiles:
             return f"its result has {found} tiles, which are enough"
         depth = prod(env.hint(a.extent) for a in c.reduce)
+        if depth < self.shortest:
+            return f"its sum is {depth} long, shorter than {self.shortest}"
         most = min(self.chunks, depth // self.least)
         if most < 2:
             return f"its sum is {depth} long, too short for two parts of {self.least}"
@@ -112,10 +117,10 @@ class SplitReduction:
         if results > self.tiles:
             return f"it has {results} results, which are enough"
         depth = results * prod(env.hint(a.extent) for a in c.reduce)
-        if depth < LEAST_ELEMENTS:
-            return f"it reads {depth} elements, fewer than {LEAST_ELEMENTS}"
+        if depth < self.elements:
+            return f"it reads {depth} elements, fewer than {self.elements}"
         outer = c.reduce[0]
-        for count in range(min(self.chunks, depth // (LEAST_ELEMENTS // 2)), 1, -1):
+        for count in range(min(self.chunks, depth // (self.elements // 2)), 1, -1):
             if quotient(outer.extent, count) is not None:
                 return outer.name, count
         return f"{outer.extent} is not divided by a number of parts for every binding"

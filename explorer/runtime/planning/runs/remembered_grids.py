@@ -5,7 +5,7 @@ nothing again.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from explorer import cache as store
@@ -14,8 +14,10 @@ from explorer.devices.model import Device, text_of_device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import text_of
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller.grids import grids
 from explorer.roller.remembered import FOLDERS
+from explorer.roller.thread_block import launched
 
 
 def remembered_grids(kernel: Kernel, device: Device, cold: bool) -> tuple[ThreadBlocks, ...]:
@@ -28,6 +30,18 @@ def remembered_grids(kernel: Kernel, device: Device, cold: bool) -> tuple[Thread
     found = grids(kernel, device, cold=cold)
     store.put(key, json.dumps([asdict(g) for g in found]).encode(), "search")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class GridPrice:
+    """The planned time of a kernel alone on a data-sheet device, under the hints."""
+
+    device: Device
+
+    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
+        """Microseconds of the grid that is done first."""
+        found = remembered_grids(launched(kernel, env.hints), self.device, cold=False)
+        return min(g.whole_us(self.device) for g in found)
 
 
 def _grid(block: dict[str, Any] | None, **figures: Any) -> ThreadBlocks:
