@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 
 from explorer.devices.model import Device
@@ -14,6 +14,7 @@ from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.measure.recorded_run import RecordedRun
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.thread_block import launched
+from explorer.tile.gpu.matrix_units import ROWS
 
 
 def blocks_of(
@@ -49,6 +50,13 @@ def could_be(block: Block, kernel: Kernel, device: Device) -> bool:
     return (
         block.threads <= device.block_threads
         and prod(n for _, n in block.register) <= device.thread_registers
-        and all(n <= max(1, axes.get(a, 0)) for sizes, axes in parts for a, n in sizes)
+        and all(n <= _most(a, axes, block) for sizes, axes in parts for a, n in sizes)
         and all(a in axes for sizes, axes in parts for a, _ in sizes)
+        and all(a in own for a in block.matrix)
     )
+
+
+def _most(axis: str, extents: Mapping[str, int], block: Block) -> int:
+    """Elements along an axis: as many as there are, of pieces of matrices whole ones."""
+    extent = max(1, extents.get(axis, 0))
+    return -(-extent // ROWS) * ROWS if axis in block.matrix else extent

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from explorer.devices.model import Device, MemoryLevel
 from explorer.ir.decisions.tiling import Block
-from explorer.tile.gpu.demand import Demand
+from explorer.tile.gpu.demand import Demand, Work
 
 LOAD_BYTES = 4  # of one load of one thread: a float32; assumed
 ADDRESS_REGISTERS, LEAST_REGISTERS = 24, 32  # of a thread, beside its tile; in all: assumed
+UNDER_WAY_PIECES = 4  # until a matrix unit is busy: assumed, 33 cycles of 8 each on an A100
 AS_FAST_RATIO = 1.05  # of grids up to this the one that takes least of the device; chosen
 NAMES = ("alone", "compute", "memory", "dispatch")
 
@@ -107,11 +108,15 @@ def thread_blocks(
     waiting_us = max(demand.steps * wait_us, load_us) + demand.phases * device.phase_ns / 1e3
     conflicts_us = demand.conflicts / (device.clock_ghz * 1e3)
     compute_us = demand.operations / (device.reached_gflops_per_unit * 1e3)
+    compute_us += _matrix_us(device, demand, 1.0)
     chip = (device.all_gb_per_s(near), device.all_gb_per_s(far))
     memory_us = max(moved[0] / (chip[0] * 1e3), moved[1] / (chip[1] * 1e3))
     each = max(LEAST_REGISTERS, demand.thread_elements + ADDRESS_REGISTERS)
-    alone = sum(w.operations / _reach(device, w.working, w.results) for w in demand.work)
+    plain = [w for w in demand.work if not w.matrix]
+    alone = sum(w.operations / _reach(device, w.working, w.results) for w in plain)
     computing_us = alone / (device.reached_gflops_per_unit * 1e3)
+    reach = min((_matrix_reach(device, w) for w in demand.work if w.matrix), default=1.0)
+    computing_us += _matrix_us(device, demand, reach)
     return ThreadBlocks(
         label, demand.grid, demand.threads,
         _warps(device, demand.threads) * device.lanes * each,
@@ -138,3 +143,22 @@ def _reach(device: Device, threads: int, outputs: int) -> float:
     under_way = warps * min(device.pipeline_cycles, max(1, outputs))
     by_latency = under_way / (device.pipeline_cycles * device.fma_per_cycle)
     return min(1.0, by_latency, warps / max(1, device.schedulers))
+
+
+def _matrix_us(device: Device, demand: Demand, reach: float) -> float:
+    """What a block takes on matrix units, of which it keeps a part busy, or longer, until shared
+    memory has given it the operands.
+    """
+    if not demand.matrix_operations:
+        return 0.0
+    multiplying_us = demand.matrix_operations / (device.unit_matrix_gflops * 1e3) / reach
+    return max(multiplying_us, demand.matrix_reads / (device.clock_ghz * 1e3))
+
+
+def _matrix_reach(device: Device, work: Work) -> float:
+    """The part of a multiprocessor's matrix units that one block keeps busy: each scheduler has
+    one, and a warp has its pieces under way there.
+    """
+    warps = _warps(device, work.working)
+    each = min(UNDER_WAY_PIECES, work.results) / UNDER_WAY_PIECES
+    return min(1.0, warps * each / max(1, device.schedulers))

@@ -19,7 +19,16 @@ from typing import Any
 
 from explorer.devices.costs import NAMES, Costs
 from explorer.devices.model import Device, MemoryLevel
-from explorer.devices.sheet import LEVELS, LIMITS, MOST_CORES, NUMBERS, WITHIN, Number, short
+from explorer.devices.sheet import (
+    LEVELS,
+    LIMITS,
+    MOST_CORES,
+    NUMBERS,
+    OF_ALL_UNITS,
+    WITHIN,
+    Number,
+    short,
+)
 from explorer.errors import BadOption
 
 UNITS, MEMORY, OVERHEADS, LIMIT, COSTS = (
@@ -44,6 +53,7 @@ SAYS = {
     "fma_per_cycle": "vector multiply-adds that a unit starts in a cycle",
     "clock_ghz": "GHz",
     "sustained_gflops": "GFLOP/s that kernels reach on all units",
+    "matrix_gflops": "GFLOP/s of products of 16-bit floats on matrix units, all units",
     "launch_us": "us that a launch takes",
     "barrier_us": "us that all units take to meet",
     "task_ns": "ns that the runtime adds to a task",
@@ -218,9 +228,9 @@ def _units(d: Device) -> Iterator[Figure]:
         if name == "units" and d.kind == "cpu":
             number = replace(number, high=MOST_CORES)
         yield Figure(name, UNITS, getattr(d, name), number, SAYS[name])
-    name = "sustained_gflops"
-    if d.sustained_gflops:
-        yield Figure(name, UNITS, d.sustained_gflops, LIMITS[name], SAYS[name])
+    for name in OF_ALL_UNITS:
+        if value := getattr(d, name):
+            yield Figure(name, UNITS, value, LIMITS[name], SAYS[name])
 
 
 def _memory(d: Device) -> Iterator[Figure]:
@@ -247,7 +257,7 @@ def _overheads(d: Device) -> Iterator[Figure]:
 def _limits(d: Device) -> Iterator[Figure]:
     if d.kind != "gpu":
         return
-    told = {"sustained_gflops", *OVERHEAD, *KEPT}
+    told = {*OF_ALL_UNITS, *OVERHEAD, *KEPT}
     for name in ("banks", *(n for n in LIMITS if n not in told)):
         if value := getattr(d, name):
             number = (NUMBERS | LIMITS)[name]
@@ -269,11 +279,13 @@ def _with(d: Device, name: str, value: Any) -> Device:
     match name:
         case "units":
             return _with_units(d, value)
-        case "sustained_gflops":
-            return replace(d, unit_gflops=value / d.units)
+        case "sustained_gflops" | "matrix_gflops":
+            return replace(d, **{OF_ALL_UNITS[name]: value / d.units})
         case "lanes" | "fma_per_cycle" | "clock_ghz":
-            reached = d.unit_gflops * value / getattr(d, name)
-            return replace(d, **{name: value, "unit_gflops": reached})
+            by = value / getattr(d, name)
+            matrix = d.unit_matrix_gflops * (by if name == "clock_ghz" else 1)
+            found = replace(d, unit_gflops=d.unit_gflops * by, unit_matrix_gflops=matrix)
+            return replace(found, **{name: value})
         case _:
             return replace(d, **{name: value})
 

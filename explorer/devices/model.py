@@ -48,6 +48,8 @@ class Device:
     `unit_gflops`: what kernels reach on one unit. `thread_loads`: 4-byte loads that a thread
     has under way; `pipeline_cycles`: until the result of a multiply-add can be used; `phase_ns`:
     what a block takes from one thing that its threads do to the next, 0 where that is not known.
+    `unit_matrix_gflops`: what products of 16-bit floats that are summed in float32 reach on the
+    matrix units of one unit, 0 where there are none.
     `capability`: tenths of what NVIDIA calls a GPU's compute capability, 0 where it has none.
     """
 
@@ -75,6 +77,7 @@ class Device:
     bank_bytes: int = 4
     transaction_bytes: int = 0
     unit_gflops: float = 0.0
+    unit_matrix_gflops: float = 0.0
     thread_loads: int = 1
     capability: int = 0
     phase_ns: float = 0.0
@@ -112,6 +115,11 @@ class Device:
     def sustained_gflops(self) -> float:
         """What kernels reach on all units; 0 where nothing is known."""
         return self.unit_gflops * self.units
+
+    @property
+    def matrix_gflops(self) -> float:
+        """What products reach on the matrix units of all units; 0 where there are none."""
+        return self.unit_matrix_gflops * self.units
 
     def level(self, name: str) -> MemoryLevel:
         """The memory level of that name."""

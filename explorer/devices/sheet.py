@@ -70,6 +70,7 @@ LIMITS = {
     "transaction_bytes": Number(1, 1 << 16, "bytes"),
     "unit_registers": Number(1, 1 << 24),
     "sustained_gflops": _positive(1e9, "GFLOP/s", all_units=True),
+    "matrix_gflops": _positive(1e9, "GFLOP/s", all_units=True),
     "thread_loads": Number(1, 4096),
     "pipeline_cycles": Number(1, 4096),
     "capability": Number(30, 9999, "tenths"),
@@ -82,6 +83,8 @@ LEVELS = {
     "latency": _time("ns"),
     "ways": Number(1, 1024),
 }
+OF_ALL_UNITS = {"sustained_gflops": "unit_gflops", "matrix_gflops": "unit_matrix_gflops"}
+# what a sheet says of all units together and a device of one
 WITHIN = (
     ("block_threads", "unit_threads"),
     ("block_shared_bytes", "unit_shared_bytes"),
@@ -127,12 +130,12 @@ def read_sheet(text: str, where: str = "the data sheet") -> Device:
 
 
 def _field(name: str) -> str:
-    return "unit_gflops" if name == "sustained_gflops" else name
+    return OF_ALL_UNITS.get(name, name)
 
 
 def _of_device(name: str, value: Any, units: int) -> Any:
     """A sheet says of all units together what a device knows of one."""
-    return value / units if name == "sustained_gflops" else value
+    return value / units if name in OF_ALL_UNITS else value
 
 
 def _whole(sheet: Mapping[str, Any], where: str) -> Mapping[str, Any]:
@@ -145,14 +148,15 @@ def _whole(sheet: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         _wrong(where, f"like is one of {', '.join(sorted(known))}, found {short(like)}")
     given = tomllib.loads((SHEETS / f"{like}.toml").read_text(encoding="utf-8"))
     own = {name: value for name, value in sheet.items() if name != "like"}
-    if "units" in own and "sustained_gflops" in given:
-        given["sustained_gflops"] = _of_other_units(given, own["units"])
+    for name in OF_ALL_UNITS:
+        if "units" in own and name in given:
+            given[name] = _of_other_units(given, name, own["units"])
     return {n: v for n, v in given.items() if n not in ("name", "title")} | own
 
 
-def _of_other_units(given: Mapping[str, Any], units: Any) -> Any:
+def _of_other_units(given: Mapping[str, Any], name: str, units: Any) -> Any:
     """What kernels reach where there are more or fewer of the same units."""
-    reached = given["sustained_gflops"]
+    reached = given[name]
     count = units.get("value") if isinstance(units, dict) else None
     if not isinstance(count, int) or isinstance(count, bool):
         return reached  # what is wrong with it is told when it is checked

@@ -26,6 +26,7 @@ MOST_UNITS = 1 << 16  # as a data sheet may have
 RECORDED = "recorded"
 CAUSES = ("dependency", "tail", "imbalance", "barrier", "launch", "library", "preempted")
 AXES = ("tile", "register", "shared", "parts")  # what of a block is by axis
+MATRIX = "matrix"  # the axes of what whole warps multiply, in blocks that do
 TEXTS = ("model", "digest", "machine", "policy", "device")
 
 
@@ -145,7 +146,8 @@ def write(run: RecordedRun, path: Path) -> None:
 
 def _block_text(b: Block) -> dict[str, Any]:
     by_axis = {name: [list(pair) for pair in getattr(b, name)] for name in AXES}
-    return {"threads": b.threads, **by_axis}
+    matrix = {MATRIX: list(b.matrix)} if b.matrix else {}  # as in files that know no other blocks
+    return {"threads": b.threads, **by_axis, **matrix}
 
 
 def _numbers(b: Brick) -> tuple[int, int, int, int]:
@@ -216,8 +218,12 @@ class _Reader:
             yield name, tuple(self.block(b) for b in each)
 
     def block(self, found: Any) -> Block:
-        if not isinstance(found, dict) or found.keys() != {"threads", *AXES}:
+        if not isinstance(found, dict) or found.keys() - {MATRIX} != {"threads", *AXES}:
             self.wrong(f"a block has threads, {', '.join(AXES)}")
+        matrix = found.get(MATRIX, [])
+        names = isinstance(matrix, list) and all(isinstance(a, str) for a in matrix)
+        if not names or len(matrix) not in (0, 3):
+            self.wrong(f"{MATRIX} is three axes, or none")
         by_axis = {
             part: tuple(
                 (str(axis), self.whole(n, 1, 1 << 62, "a size of a block"))
@@ -225,7 +231,8 @@ class _Reader:
             )
             for part in AXES
         }
-        return Block(threads=self.whole(found["threads"], 1, 1 << 16, "threads"), **by_axis)
+        threads = self.whole(found["threads"], 1, 1 << 16, "threads")
+        return Block(threads=threads, matrix=tuple(matrix), **by_axis)
 
     def day(self, text: Any) -> str:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 from explorer.cost.bound import bind_kernel
@@ -29,6 +30,7 @@ from explorer.roller.construct.shrink import finer
 from explorer.roller.constructed import tile_of
 from explorer.roller.thread_block import all_axes, block_of, shared_out
 from explorer.roller.tiles.fitting_block import fitting_each
+from explorer.roller.tiles.matrix_pieces import matrix_blocks
 from explorer.roller.tiles.shared_sums import MOST_THREADS, sharing
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.demand import Demand, Work, demand_of
@@ -132,6 +134,9 @@ class _Blocks:
             for wide in self._wider(block):
                 for fits in fitting_each(self.kernel, wide, env, self.device, self._rooms()):
                     blocks.setdefault(fits, label)
+        ways = (self.shared, all_axes(self.kernel))
+        for block, label in matrix_blocks(self.kernel, self.c, self.device, ways):
+            blocks.setdefault(block, label)
         for block, label in blocks.items():
             self._weighed(block, label)
         for block, label in dict.fromkeys(self._fuller()):
@@ -200,8 +205,8 @@ class _Blocks:
         if contraction(self.c) is None:
             return
         d, starts = self.device, list[tuple[ThreadBlocks, int]]()
-        for held in HELD:
-            found = self._best(held)
+        for held, matrix in product(HELD, (False, True)):
+            found = [b for b in self._best(held) if _on_matrix_units(b) == matrix]
             shared = [b for b in found if self.staged[b.block]]
             for each, ratio in ((found, 1), (found, d.block_threads), (shared, MOST_THREADS)):
                 most = sorted(each, key=lambda b: _with_more_threads_us(b, d, held, ratio))
@@ -244,7 +249,9 @@ class _Blocks:
     def _filling(self, grid: ThreadBlocks, places: int) -> Iterator[tuple[Block, str]]:
         """The neighbours of one block that take a wave less of so many places."""
         waves = -(-grid.grid // places)
-        if grid.block is None or waves == 1 or grid.grid >= FULL_SHARE * waves * places:
+        if grid.block is None or grid.block.matrix:  # whose sizes are whole pieces
+            return
+        if waves == 1 or grid.grid >= FULL_SHARE * waves * places:
             return
         axes = {a.name: evaluate_dim(a.extent, {}) for a in stores(self.kernel)[-1].axes}
         last = [*axes][-1]
@@ -334,6 +341,11 @@ def _with_more_threads_us(b: ThreadBlocks, device: Device, held: int, ratio: int
     """
     threads = max(b.threads, min(device.block_threads, b.threads * ratio))
     return replace(b, alone_us=b.alone_us * b.threads / threads).whole_us(device, held)
+
+
+def _on_matrix_units(b: ThreadBlocks) -> bool:
+    """Whether its block is made for them: such blocks and others share sums each in their way."""
+    return b.block is not None and bool(b.block.matrix)
 
 
 def _label(p: TiledProgram) -> str:

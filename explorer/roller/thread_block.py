@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from explorer.cost.bound import bind_kernel
 from explorer.devices.model import Device
@@ -16,7 +15,7 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.empty import without_empty
-from explorer.ir.kernels.normal import normalise, stores
+from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.roller.construct.construct import Growth, construct
@@ -24,11 +23,10 @@ from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.steps import Construction
 from explorer.roller.constructed import cut_by
+from explorer.roller.tiles.cut_block import Walks, cut_block
 from explorer.roller.tiles.cuts import cuts_all
 from explorer.roller.tiles.fitting_block import fitting
 from explorer.tile.gpu.rewrites import block_steps
-
-Walks: TypeAlias = Mapping[str, tuple[str, int]]
 
 PREDICTED = "what would run as a thread block of {}: a prediction, for it is a data sheet"
 
@@ -70,6 +68,7 @@ def in_own_names(block: Block, bound: Kernel) -> Block:
         register=tuple((back[a], n) for a, n in block.register),
         shared=tuple((back[a], n) for a, n in block.shared),
         parts=tuple((back[a], n) for a, n in block.parts),
+        matrix=tuple(back[a] for a in block.matrix),
     )
 
 
@@ -101,17 +100,8 @@ def block_of(
     sizes = split(fused, p.tiles[0].shape, extents)
     threads = split(fused, p.tiles[1].shape, extents)
     register = {a.name: min(threads[a.name], sizes[a.name]) for a in main.axes}
-    cut: dict[str, int] = {}
-    for axis, (out, step) in (shared_out(kernel) if walks is None else walks).items():
-        whole = sizes[axis] // register[axis] * register[axis]
-        if whole < extents[axis]:
-            cut[out] = max(1, whole // step)
-    return Block(
-        tuple((a.name, cut[a.name]) for a in stores(kernel)[-1].axes if a.name in cut),
-        p.threads,
-        tuple(register.items()),
-        tuple((a.name, sizes[a.name]) for a in main.reduce),
-    )
+    known = shared_out(kernel) if walks is None else walks
+    return cut_block(kernel, main, sizes, register, p.threads, known)
 
 
 @by_identity

@@ -15,9 +15,9 @@ UNITS = {
     "BINDINGS", "BLOCKS", "BRICKS", "BYTE", "BYTES", "CALLS", "CANDIDATES", "CHOICES", "COMPUTES",
     "CONSTANTS", "CONTRACTIONS", "CYCLES", "DEVICES", "ELEMENTS", "EPS", "EXPRESSIONS", "INPUTS",
     "INSTRUCTIONS", "KERNELS", "KINDS", "LOOPS", "MAPS", "MEETINGS", "OPERATIONS", "OPERATORS",
-    "OUTPUTS", "PLACES", "POINTS", "PRODUCTS", "PROGRAMS", "RATIO", "READERS", "REGISTERS",
-    "REPEATS", "RESULTS", "ROWS", "SHARE", "STATES", "STEPS", "SWEEPS", "TASKS", "TENSORS",
-    "THREADS", "TILES", "TILINGS", "TRIPS", "UNITS", "US", "VALUES", "WAYS",
+    "OUTPUTS", "PIECES", "PLACES", "POINTS", "PRODUCTS", "PROGRAMS", "RATIO", "READERS",
+    "REGISTERS", "REPEATS", "RESULTS", "ROWS", "SHARE", "STATES", "STEPS", "SWEEPS", "TASKS",
+    "TENSORS", "THREADS", "TILES", "TILINGS", "TRIPS", "UNITS", "US", "VALUES", "WAYS",
 }  # fmt: skip
 SOURCE = re.compile(
     r"\b(chosen|assumed|counted|measured|artifact|NNFusion|manual|section)\b|`python -m \S+",
@@ -29,6 +29,9 @@ GIVEN = {  # neither chosen nor measured, and what they are
     "roller/construct/gpu_rules.py WORD_BYTES": "of a register",
     "roller/enumerated.py WHOLE": "a mark",
     "tile/gpu/banks/requests.py WARP, BANKS, WORD_BYTES": "of every GPU that CUDA knows",
+    "tile/gpu/matrix_units.py ROWS, COLUMNS, DEPTH": "of an instruction's piece of a matrix",
+    "tile/gpu/matrix_units.py LEAST_CAPABILITY": "of the instruction",
+    "tile/gpu/matrix_units.py OWN": "of a lane, along the rows and the columns of such a piece",
     "tile/verify.py WORD_BYTES": "of a register",
     "welder/groups/halo.py FLOPS": "of a multiply-add",
     "welder/tiles/levels.py REGISTER_BYTES": "of a register",

@@ -12,7 +12,7 @@ import pytest
 import explorer
 from explorer import cli
 from explorer.devices.catalogue import SHEETS, device
-from explorer.devices.sheet import LEVELS, LIMITS, NUMBERS, read_sheet
+from explorer.devices.sheet import LEVELS, LIMITS, NUMBERS, OF_ALL_UNITS, read_sheet
 from explorer.errors import BadOption, BadSheet, NoSuchDevice
 
 MODEL = str(Path(__file__).parents[1] / "data" / "tiny_skip.onnx")
@@ -201,6 +201,6 @@ def test_what_is_no_file_of_a_sheet_is_refused(sheet: Callable[..., str], tmp_pa
 def test_every_number_of_every_shipped_sheet_is_within_its_range() -> None:
     for path in SHEETS.iterdir():
         assert read_sheet(path.read_text()) == device(path.name.removesuffix(".toml"))
-    known = {*explorer.device("v100").__dataclass_fields__, "sustained_gflops"}
+    known = {*explorer.device("v100").__dataclass_fields__, *OF_ALL_UNITS}
     assert {*NUMBERS, *LIMITS} <= known
     assert set(LEVELS) == {"capacity", "bandwidth", "line", "latency", "ways"}

@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 
 import explorer
+from explorer.compilation.as_recorded import could_be
 from explorer.errors import BadOption, SnapshotError
+from explorer.ir.decisions.tiling import Block
 from explorer.measure.machine import machine
 from explorer.measure.recorded_run import SHIPPED, read, shipped, write
+from explorer.roller.thread_block import launched
+from tests.tile.gpu.products import A100, CASES, blocks
 
 MODEL = "zoo:small_bert"
 
@@ -61,6 +65,13 @@ def test_it_stands_beside_a_prediction_for_another_machine(file: Path) -> None:
     assert [r.recorded_us for r in rows] == sorted((r.recorded_us for r in rows), reverse=True)
 
 
+def test_a_block_of_whole_pieces_of_matrices_comes_back(file: Path, tmp_path: Path) -> None:
+    block = Block((("i", 32),), 64, (("i", 4),), (("k", 16),), (), ("i", "j", "k"))
+    run = replace(read(file), blocks=(("y", (block, replace(block, matrix=()))),))
+    write(run, tmp_path / "run.json")
+    assert read(tmp_path / "run.json") == run
+
+
 def test_one_of_another_model_is_refused(file: Path) -> None:
     with pytest.raises(BadOption, match="of another model than this one: of"):
         explorer.compile("zoo:small_lstm", until="planned").recorded(file)
@@ -100,6 +111,9 @@ BROKEN = [
     (("blocks",), [["y", [BLOCK | {"threads": 0}]]], "threads is a whole number"),
     (("blocks",), [["y", [BLOCK | {"tile": [["i", -1]]}]]], "a size of a block"),
     (("blocks",), [["y", [BLOCK | {"parts": [["i"]]}]]], "parts has rows of 2"),
+    (("blocks",), [["y", [BLOCK | {"matrix": "ijk"}]]], "matrix is three axes, or none"),
+    (("blocks",), [["y", [BLOCK | {"matrix": ["i", "j"]}]]], "matrix is three axes, or none"),
+    (("blocks",), [["y", [BLOCK | {"matrix": ["i", "j", 3]}]]], "matrix is three axes, or none"),
 ]
 
 
@@ -160,8 +174,17 @@ def test_blocks_that_a_kernel_cannot_have_are_left_out() -> None:
         replace(block, tile=(("z", 1),)),
         replace(block, tile=((block.tile[0][0], 1 << 40),)),
         replace(block, register=tuple((a, 64) for a, _ in block.register)),
+        replace(block, matrix=("z", "z", "z")),
     ):
         broken = replace(run, blocks=((name, (changed,)), *run.blocks[1:]))
         found = c.as_recorded(broken).chosen_blocks(dict(run.sizes))
         assert found[name] != (changed,)
         assert {n: found[n] for n, _ in run.blocks[1:]} == dict(run.blocks[1:])
+
+
+def test_every_block_of_pieces_that_is_weighed_could_be() -> None:
+    """However little of a piece is there."""
+    for c in CASES:
+        kernel = launched(c.kernel, c.sizes)
+        found = blocks(kernel)
+        assert found and all(could_be(b, kernel, A100) for b in found)

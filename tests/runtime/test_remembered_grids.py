@@ -10,12 +10,18 @@ from explorer.ir.kernels.normal import normalise
 from explorer.roller.grids import grids
 from explorer.runtime.planning.runs import remembered_grids as kept
 from explorer.runtime.planning.runs.remembered_grids import remembered_grids
+from tests.codegen.cases import linear
 from tests.roller.operators import KERNELS, matmul
+from tests.tile.gpu.products import narrow
 
 
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("gpu", ["v100", "a100"])
-@pytest.mark.parametrize("kernel", [*KERNELS[8:10], matmul(1, 256, 4096)], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    "kernel",
+    [*KERNELS[8:10], matmul(1, 256, 4096), narrow(linear(64, 64, 64, "relu", {})).kernel],
+    ids=lambda k: k.name,
+)
 def test_found_again_they_are_the_same(kernel, gpu: str, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     kernel, sheet = canonical(normalise(kernel))[0], device(gpu)
     want = grids(kernel, sheet)

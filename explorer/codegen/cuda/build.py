@@ -10,7 +10,7 @@ from math import prod
 from explorer.codegen.cuda.narrow import held, unprinted
 from explorer.codegen.cuda.print import emit
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, beginnings
-from explorer.codegen.cuda.unrolled import WIDE
+from explorer.codegen.cuda.statements.unrolled import WIDE
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Block

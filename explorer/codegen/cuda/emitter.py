@@ -16,13 +16,14 @@ from explorer.ir.dtypes import is_stored_otherwise
 from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr
 from explorer.ir.tile_programs.program import Grid
 from explorer.ir.tile_programs.statements import For, Span
+from explorer.ir.tile_programs.traversal import moved
 
 
 @dataclass(slots=True)
 class Emitter:
     """`threads` are those of the block; a trip of what is reduced has up to so many statements.
     `aligned`: the tensors that begin where several elements may be loaded at once; `multiples`: of
-    which number a tile variable is one.
+    which number a tile variable is one; `places`: the loops that are dealt out around a statement.
     """
 
     threads: int
@@ -33,6 +34,7 @@ class Emitter:
     expressions: int = 0
     begins: dict[str, int] = field(default_factory=dict)  # of arrays, in what they are parts of
     multiples: dict[str, int] = field(default_factory=dict)
+    places: tuple[str, ...] = ()
 
     def line(self, text: str) -> None:
         """A line, as deep as the loops around it."""
@@ -77,6 +79,7 @@ class Emitter:
     def dealt(self, loops: Sequence[For]) -> None:
         """What follows is done by each thread for the values of loops that are dealt to it."""
         counts = [x.threads.count for x in loops if x.threads is not None]
+        self.places = tuple(x.span.axis for x in loops)
         if prod(counts) < self.threads:
             self.line(f"if _thread < {prod(counts)}:")
             self.depth += 1
@@ -133,6 +136,16 @@ class Emitter:
         self._parts(scalars)
         self.line(f"{', '.join(names)} = load{count}({first.buffer.name}, {at})")
         return names
+
+    def word(self, scalars: Scalars, first: Fetch, pair: str, dense: bool) -> str:
+        """The name of a word of two elements of 16 bits, along an axis of two."""
+        (name,) = scalars.fresh(1)
+        ends = (moved(first, {pair: Affine((), n)}) for n in range(1 if dense else 2))
+        places = [scalars.offset(f) for f in ends]
+        self._parts(scalars)
+        load = "word2" if dense else "word_of"
+        self.line(f"{name} = {load}({', '.join((first.buffer.name, *places))})")
+        return name
 
     def store(self, scalars: Scalars, f: Fetch, value: str) -> None:
         """One element becomes a value."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from explorer.codegen.cuda.emitter import Emitter
-from explorer.codegen.cuda.reductions import begin_shuffle, reduce_, scan, shuffle
 from explorer.codegen.cuda.shared_arrays import shared
-from explorer.codegen.cuda.unrolled import unrolled_map, unrolled_reduce
+from explorer.codegen.cuda.statements.matrix import matrix_reduce
+from explorer.codegen.cuda.statements.reductions import begin_shuffle, reduce_, scan, shuffle
+from explorer.codegen.cuda.statements.unrolled import unrolled_map, unrolled_reduce
 from explorer.errors import BadOption
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import (
@@ -32,6 +33,7 @@ from numba.cuda import libdevice
 from numba.types import boolean, float16, float32, float64
 from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
 
+from explorer.codegen.cuda.object.matrix_units import mma_bfloat16, mma_float16, word2, word_of
 from explorer.codegen.cuda.object.vector_loads import load4
 """  # of every kernel, whichever of these it needs
 STATEMENTS_ALONE, STATEMENTS_OF_MANY = 256, 16  # of a trip: bounds on compile time, chosen; with 64
@@ -82,6 +84,8 @@ def statement(e: Emitter, s: Statement) -> None:
             unrolled_map(e, s)
         case Reduce(form=LoopForm("unrolled")):
             unrolled_reduce(e, s)
+        case Reduce(form=LoopForm("matrix")):
+            matrix_reduce(e, s)
         case _:
             raise BadOption(f"{type(s).__name__} is not printed for CUDA")
     e.depth = start

@@ -172,6 +172,57 @@ class Or:
         self.truth = bool(truth)
 
 
+class Multiply:
+    """A lane is at an instruction that its warp does together: it brings words of both operands,
+    pairs of elements of a dtype, and sums.
+    """
+
+    __slots__ = ("dtype", "sums", "words")
+
+    def __init__(self, dtype: str, *given: Any) -> None:
+        self.dtype, self.words, self.sums = dtype, given[:6], given[6:]
+
+    def others(self, lanes: Mapping[int, Multiply]) -> dict[int, tuple[Any, ...]]:
+        """The sums of each lane behind it; which elements it brings and which sums it has is as in
+        the figures of mma.m16n8k16 in PTX ISA, section 9.7.15.5.8.
+        """
+        left, right = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32)
+        total = np.zeros((16, 8), np.float32)
+        for n, lane in lanes.items():
+            group, place = divmod(n % WARP, 4)
+            words = np.array(lane.words, np.uint32).view(numpy_dtype(lane.dtype))
+            pairs = words.astype(np.float32).reshape(6, 2)
+            for k, pair in enumerate(pairs[:4]):
+                depth = 2 * place + 8 * (k // 2)
+                left[group + 8 * (k % 2), depth : depth + 2] = pair
+            for k, pair in enumerate(pairs[4:]):
+                depth = 2 * place + 8 * k
+                right[depth : depth + 2, group] = pair
+            for k, value in enumerate(lane.sums):
+                total[group + 8 * (k // 2), 2 * place + k % 2] = value
+        total += left @ right
+        found = {}
+        for n in lanes:
+            group, place = divmod(n % WARP, 4)
+            rows, columns = (group, group, group + 8, group + 8), (0, 1, 0, 1)
+            both = zip(rows, columns, strict=True)
+            found[n] = tuple(total[row, 2 * place + column] for row, column in both)
+        return found
+
+
+class Exchange:
+    """A lane is at a shuffle, with a value, and learns that of the lane so many places away."""
+
+    __slots__ = ("away", "value")
+
+    def __init__(self, value: Any, away: int) -> None:
+        self.value, self.away = value, away
+
+    def others(self, lanes: Mapping[int, Exchange]) -> dict[int, Any]:
+        """What each lane learns."""
+        return {n: lanes[n ^ one.away].value for n, one in lanes.items()}
+
+
 PAUSE = object()  # a thread looks again later
 
 
@@ -219,6 +270,16 @@ def _load4(memory: Memory, at: Any) -> tuple[Any, ...]:
     if int(at) % 4:
         raise CheckFailed(f"a thread loads four of {memory.name} from {at} on", where=memory.name)
     return tuple(memory[int(at) + n] for n in range(4))
+
+
+def _word2(memory: Memory, at: Any) -> Any:
+    if int(at) % 2:
+        raise CheckFailed(f"a thread loads a word of {memory.name} from {at} on", where=memory.name)
+    return _word_of(memory, at, int(at) + 1)
+
+
+def _word_of(memory: Memory, low: Any, high: Any) -> Any:
+    return np.array([memory[int(low)], memory[int(high)]]).view(np.uint32)[0]
 
 
 def _local(size: int, dtype: Any) -> Memory:
@@ -277,14 +338,16 @@ class _Block:
         return moved or self.cuda.shown > shown
 
     def _shuffled(self, n: int, step: Any) -> list[int]:
-        """A thread at a shuffle; the lanes of its warp, once all are there."""
+        """A thread at what its warp does together; the lanes of that, once all are there."""
         number = n // WARP
         warp = self.warps.setdefault(number, {})
         warp[n] = step
         if len(warp) < min(WARP, len(self.running) - number * WARP):
             return []
-        for k, (_, away) in warp.items():
-            self.sent[k] = warp[k ^ away][0]
+        if len({type(one) for one in warp.values()}) > 1:
+            raise CheckFailed("lanes of a warp are at different instructions")
+        for k, value in step.others(warp).items():
+            self.sent[k] = value
         return [int(k) for k in self.order.permutation(list(self.warps.pop(number)))]
 
     def _meet(self) -> None:
@@ -325,7 +388,8 @@ class _Yielding(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """`cuda.syncthreads()` -> `(yield None)`, and the like of whatever else waits:
-        `cuda.shfl_xor_sync(lanes, x, away)` -> `(yield (x, away))`, which is the other's x.
+        `cuda.shfl_xor_sync(lanes, x, away)` -> `(yield _Exchange(x, away))`, which is the other's
+        x.
         """
         self.generic_visit(node)
         match node:
@@ -336,7 +400,11 @@ class _Yielding(ast.NodeTransformer):
             case ast.Call(ast.Attribute(ast.Name("cuda"), "syncthreads_or"), [truth]):
                 return ast.Yield(ast.Call(ast.Name("_Or", ast.Load()), [truth], []))
             case ast.Call(ast.Attribute(ast.Name("cuda"), "shfl_xor_sync"), [_, x, away]):
-                return ast.Yield(ast.Tuple([x, away], ast.Load()))
+                return ast.Yield(ast.Call(ast.Name("_Exchange", ast.Load()), [x, away], []))
+            case ast.Call(ast.Name("mma_float16" | "mma_bfloat16" as name), args):
+                dtype = ast.Constant(name.removeprefix("mma_"))
+                made = ast.Call(ast.Name("_Multiply", ast.Load()), [dtype, *args], [])
+                return ast.Yield(made)
             case ast.Call(ast.Name(name)) if name in self.functions:
                 return ast.YieldFrom(node)
         return node
@@ -356,8 +424,12 @@ def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
         ),
         "globaltimer": cuda.timer,
         "load4": _load4,
+        "word2": _word2,
+        "word_of": _word_of,
         "_PAUSE": PAUSE,
         "_Or": Or,
+        "_Exchange": Exchange,
+        "_Multiply": Multiply,
         "boolean": Type("bool"),
         **{name: Type(name) for name in (*WHOLE, *FLOATS)},
     }

@@ -67,7 +67,9 @@ class Block:
 
     `register`: elements along each axis of the heaviest compute that one of the `threads` has in
     registers; `shared`: of each axis that it reduces, how many shared memory holds at once;
-    `parts`: along an axis that it reduces, how many threads share each sum.
+    `parts`: along an axis that it reduces, how many threads share each sum. `matrix`: the axes of
+    rows, of columns and of what is summed along which whole warps multiply pieces of matrices; none
+    where each thread sums by itself.
     """
 
     tile: tuple[tuple[str, int], ...] = ()
@@ -75,6 +77,7 @@ class Block:
     register: tuple[tuple[str, int], ...] = ()
     shared: tuple[tuple[str, int], ...] = ()
     parts: tuple[tuple[str, int], ...] = ()
+    matrix: tuple[str, ...] = ()
 
 
 Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]

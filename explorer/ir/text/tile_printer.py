@@ -135,6 +135,8 @@ def _form(form: LoopForm | None) -> str:
     """How points are iterated over, as a comment."""
     if form is None:
         return ""
+    if form.order == "matrix":
+        return "  # whole warps, on matrix units"
     vectors = "" if form.lanes == 1 else f", {form.unroll} x {form.lanes} lanes"
     return f"  # {form.order}{vectors}"
 

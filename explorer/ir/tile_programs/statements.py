@@ -37,7 +37,8 @@ class LoopForm:
     prefix within each vector. "blocks": a copy of square blocks of `lanes`, whose axes are swapped,
     `unroll` blocks beside each other. "sums in memory": one by one, the last spatial axis
     innermost. "unrolled": one by one, each point a statement of its own, those outside of a clip
-    left out; what is reduced is iterated over around them.
+    left out; what is reduced is iterated over around them. "matrix": sums of products of a whole
+    warp, piece by piece on its matrix unit (`explorer.tile.gpu.matrix_units`).
     """
 
     order: str

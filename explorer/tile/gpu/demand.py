@@ -15,18 +15,21 @@ from explorer.ir.tile_programs.statements import At, For, Map, Reduce, Scan, Sta
 from explorer.ir.tile_programs.traversal import affines, dealt, threads_of
 from explorer.tile.gpu.banks.asked import asked_of
 from explorer.tile.gpu.distribute import UNROLLED
+from explorer.tile.gpu.matrix_units import MATRIX, OWN, fragments
 from explorer.tile.verify import shared_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """Of a statement the operations of its warps, idle lanes included, the threads that are at
-    work, and the `results` that each has under way at once.
+    work, and the `results` that each has under way at once: pieces of a warp where it is on the
+    `matrix` units.
     """
 
     operations: int
     working: int
     results: int
+    matrix: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class Demand:
     them has in registers, the work of its statements; and of the one with the most operations the
     `steps` between which all wait for what is loaded. `phases`: what its threads do one after the
     other, each for what the last one has made. `conflicts`: cycles that its warps wait for banks of
-    shared memory which others of their lanes have, too.
+    shared memory which others of their lanes have, too; `matrix_reads`: cycles in which it gives
+    what is multiplied on matrix units.
     """
 
     grid: int
@@ -46,11 +50,17 @@ class Demand:
     steps: int
     phases: int = 0
     conflicts: int = 0
+    matrix_reads: int = 0
 
     @property
     def operations(self) -> int:
-        """Of all statements."""
-        return sum(w.operations for w in self.work)
+        """Of all statements that threads do by themselves."""
+        return sum(w.operations for w in self.work if not w.matrix)
+
+    @property
+    def matrix_operations(self) -> int:
+        """Of those on matrix units."""
+        return sum(w.operations for w in self.work if w.matrix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,8 @@ class _Dealt:
         s = self.statement
         lanes = -(-self.working // device.lanes) * device.lanes
         each = max(1, _operations(s.expr) + (not isinstance(s, Map)))
+        if s.form == MATRIX:
+            each = 2  # a product is added as it is made
         along = s.over if isinstance(s, Reduce) else (s.over,) if isinstance(s, Scan) else ()
         summed = prod(int(x.size) for x in along)
         return lanes * self.rounds * self.own * summed * each * self.times
@@ -88,12 +100,18 @@ class _Dealt:
     @property
     def results(self) -> int:
         """A sum waits for the one before it; what is mapped for nothing."""
+        if self.statement.form == MATRIX:
+            return self.own // (OWN * OWN)
         return self.own * (self.rounds if isinstance(self.statement, Map) else 1)
 
     @property
     def elements(self) -> int:
         """That a thread has in registers: sums, and a value of each operand for all of them."""
         s = self.statement
+        if s.form == MATRIX and isinstance(s, Reduce):
+            found = fragments(s, [x.span.axis for x in self.loops])
+            words = (prod(int(x.size) for x in f.spans[:-1]) for f in (found.rows, found.columns))
+            return self.own + sum(words)
         if s.form != UNROLLED or not isinstance(s, Reduce):
             return 0
         sizes = {x.axis: int(x.size) for x in s.spans}
@@ -110,8 +128,18 @@ def demand_of(p: TileProgram, device: Device, banks: bool = True) -> Demand:
     as if no two lanes had one in common.
     """
     parts = list(_parts(p.body, 1))
-    work = tuple(Work(x.operations(device), x.working, x.results) for x in parts)
-    most = max(zip(work, parts, strict=True), key=lambda x: x[0].operations)[1]
+    work = tuple(
+        Work(x.operations(device), x.working, x.results, x.statement.form == MATRIX) for x in parts
+    )
+    most = max(zip(work, parts, strict=True), key=lambda x: (x[0].matrix, x[0].operations))[1]
+    matrix = {
+        f.buffer.name
+        for x in parts
+        if x.statement.form == MATRIX
+        for f in fetches(x.statement.expr)
+    }
+    asked = asked_of(p) if banks or matrix else {}
+    read = (a for name in matrix for a in asked.get(name, ()) if not a.store)
     return Demand(
         prod(int(g.count) for g in p.grid),
         threads_of(p.body),
@@ -120,7 +148,8 @@ def demand_of(p: TileProgram, device: Device, banks: bool = True) -> Demand:
         work,
         most.times,
         _phases(p.body, 1),
-        sum(a.cycles - a.least for each in asked_of(p).values() for a in each) if banks else 0,
+        sum(a.cycles - a.least for each in asked.values() for a in each) if banks else 0,
+        sum(a.least for a in read),
     )
 
 

@@ -35,6 +35,7 @@ from explorer.ir.tile_programs.traversal import touched, with_loads, without_unu
 from explorer.tile.gpu.operands import operands
 
 UNROLLED = LoopForm("unrolled")
+PIECE_LANES = (8, 4)  # of a warp along rows and columns of a piece that it multiplies as a whole
 ONE = Span("_one", Affine(), 1, 1)  # dealt out where there is one point
 
 
@@ -236,7 +237,11 @@ def register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | Non
     if not all(x.axis in sizes and isinstance(x.size, int) for x in s.spans):
         return None
     own = tuple(_even(x, sizes[x.axis]) for x in s.spans)
-    counts = tuple(-(-int(x.size) // n) for x, n in zip(s.spans, own, strict=True))
+    whole = dict(zip(block.matrix, PIECE_LANES))  # of rows and columns that no other block has
+    counts = tuple(
+        _ceil(-(-int(x.size) // n), whole.get(x.axis, 1) if is_uncut(x) else 1)
+        for x, n in zip(s.spans, own, strict=True)
+    )
     wide = {x.axis for x in s.spans if x.size != 1}
     shared = any(wide - o.axes for o in operands(s.expr))
     if not shared or prod(counts) > device.block_threads:
@@ -246,11 +251,21 @@ def register_tile(s: Reduce, block: Block, device: Device) -> RegisterTile | Non
     return RegisterTile(s.spans, own, counts, room)
 
 
+def is_uncut(x: Span) -> bool:
+    """Whether a block has all of an axis."""
+    return x.base == Affine() and x.size == x.extent
+
+
+def _ceil(count: int, each: int) -> int:
+    """The next multiple."""
+    return -(-count // each) * each
+
+
 def _even(x: Span, most: int) -> int:
     """The most elements of an axis, up to a number, of which the block's are a multiple; any number
     where the axis is not cut, for what lies past its end is past the tensor's.
     """
     size = int(x.size)
-    if x.base == Affine() and size == x.extent:
+    if is_uncut(x):
         return min(most, size)
     return max(n for n in range(1, min(most, size) + 1) if size % n == 0)

@@ -28,7 +28,10 @@ from explorer.ir.tile_programs.traversal import (
     with_loads,
 )
 from explorer.tile.gpu.distribute import UNROLLED
+from explorer.tile.gpu.matrix_units import MATRIX
 from explorer.tile.gpu.operands import VECTOR_BYTES
+
+APART = (UNROLLED, MATRIX)  # in which each point of a thread is a statement of its own
 
 
 def interleaved(p: TileProgram, device: Device) -> TileProgram:
@@ -91,7 +94,7 @@ def _ways(s: For, together: Mapping[str, int]) -> Iterator[tuple[str, _Axis | No
     loops, body = dealt(s)
     counts = {x.span.axis: x.threads.count for x in loops if x.threads is not None}
     for one in body:
-        if not isinstance(one, Map | Reduce) or one.form != UNROLLED:
+        if not isinstance(one, Map | Reduce) or one.form not in APART:
             continue
         for x in one.spans:
             thread = next((t for t in counts if x.base.factor(t)), None)
@@ -125,7 +128,7 @@ def _of(s: Statement, ways: Mapping[str, _Axis]) -> Statement:
         return replace(s, body=tuple(_of(x, ways) for x in s.body))
     loops, body = dealt(s)
     made: tuple[Statement, ...] = tuple(
-        _one(x, ways) if isinstance(x, Map | Reduce) and x.form == UNROLLED else x for x in body
+        _one(x, ways) if isinstance(x, Map | Reduce) and x.form in APART else x for x in body
     )
     for loop in reversed(loops):
         made = (replace(loop, body=made),)

@@ -16,6 +16,7 @@ from explorer.tile.gpu.banks.transform import pad_banks
 from explorer.tile.gpu.block import lower_block
 from explorer.tile.gpu.distribute import over_threads
 from explorer.tile.gpu.interleave import interleaved
+from explorer.tile.gpu.matrix_units import on_matrix_units
 from explorer.tile.gpu.place_syncs import place_syncs
 from explorer.tile.gpu.prefetch import prefetched
 from explorer.tile.gpu.share_reductions import share_reductions
@@ -30,6 +31,7 @@ REWRITES: tuple[tuple[str, Rewrite], ...] = (
     ("distribute over threads", over_threads),
     ("reduce within warps", within_warps),
     ("stage in shared memory", in_shared_memory),
+    ("multiply on matrix units", on_matrix_units),
     ("interleave threads", interleaved),
     ("pad banks", pad_banks),
     ("prefetch in registers", prefetched),

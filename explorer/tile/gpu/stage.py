@@ -22,12 +22,13 @@ from explorer.devices.model import Device
 from explorer.ir.affine import Affine, var
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.decisions.tiling import Block
-from explorer.ir.kernel import Const
-from explorer.ir.tile_programs.elements import REGISTER, Buffer, Fetch, TileExpr, fetches
+from explorer.ir.kernel import Const, IndexValue
+from explorer.ir.tile_programs.elements import REGISTER, Buffer, Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Shuffle, Span, Statement, Sync
-from explorer.ir.tile_programs.traversal import dealt, statements, threads_of
-from explorer.tile.gpu.distribute import UNROLLED, one_by_one
+from explorer.ir.tile_programs.traversal import affines, dealt, statements, threads_of
+from explorer.tile.gpu.distribute import UNROLLED, is_uncut, one_by_one
+from explorer.tile.gpu.matrix_units import DEPTH, MATRIX, has_matrix_units
 from explorer.tile.gpu.operands import Operand, operands, with_operands
 from explorer.tile.verify import shared_bytes
 
@@ -59,7 +60,7 @@ def is_staged(p: TileProgram) -> bool:
     return any(
         f.buffer.kind == "scratch" and f.buffer.level != REGISTER
         for s in statements(p.body)
-        if isinstance(s, Reduce) and s.form == UNROLLED
+        if isinstance(s, Reduce) and s.form in (UNROLLED, MATRIX)
         for f in fetches(s.expr)
     )
 
@@ -67,11 +68,12 @@ def is_staged(p: TileProgram) -> bool:
 @dataclass(frozen=True, slots=True)
 class Room:
     """Where an operand of a block lies in shared memory: the part of each axis that is there, the
-    last one dense. `copied`: the axes in the order in which it is copied, neighbours in memory
-    last.
+    last one dense; `source` is what is copied. `copied`: the axes in the order in which it is
+    copied, neighbours in memory last.
     """
 
     operand: Operand
+    source: TileExpr
     spans: tuple[Span, ...]
     buffer: Buffer
     copied: tuple[Span, ...]
@@ -107,12 +109,12 @@ class Staged:
         r, combiner = self.reduced, COMBINERS[self.reduced.combiner]
         whole = tuple(replace(x, clip_low=False, clip_high=False) for x in r.spans)
         read: dict[TileExpr, TileExpr] = {x.operand.expr: x.element() for x in self.found}
-        spans = whole if len(read) == len(operands(r.expr)) else r.spans
+        spans = whole if len(read) == len(dict.fromkeys(fetches(r.expr))) else r.spans
         first = Map(r.target, whole, Const(combiner.identity(r.dtype), r.dtype), UNROLLED)
         expr = with_operands(r.expr, read)
         product = replace(r, spans=spans, over=self.over, expr=expr, onto=True)
         copies = [
-            one_by_one(Map(x.element(), x.copied, x.operand.expr), self.threads) for x in self.found
+            one_by_one(Map(x.element(), x.copied, x.source), self.threads) for x in self.found
         ]
         body: tuple[Statement, ...] = (*copies, Sync(), self._dealt((product,)), Sync())
         for chunk in reversed(self.chunks):
@@ -133,34 +135,68 @@ def _staged(s: For, block: Block, device: Device) -> Staged | None:
     if not body or not isinstance(body[0], Reduce) or body[0].form != UNROLLED:
         return None
     r = body[0]
-    chunks, over = _chunks(r.over, dict(block.shared))
     tile = {x.axis: _of_block(x, loops) for x in r.spans}
-    sides = {**tile, **{x.axis: x for x in over}}
     wide = {axis for axis, x in tile.items() if x.size != 1}
-    found = []
-    for n, o in enumerate(operands(r.expr)):
-        if wide - o.axes and o.axes & set(sides):
-            found.append(_room(n, o, sides, {x.axis for x in over}, r, device))
-    if not found:
+    read = operands(r.expr)
+    shared = [o for o in read if wide - o.axes and o.axes & {*tile, *(x.axis for x in r.over)}]
+    if not shared:
         return None
+    depth = _depth(r, block, device) if len(shared) == len(read) else None
+    chunks, over = _chunks(r.over, dict(block.shared), depth)
+    sides = {**tile, **{x.axis: x for x in over}}
+    rooms = [_room(n, o, sides, over, r, depth, device) for n, o in enumerate(read) if o in shared]
     threads = max(block.threads, prod(x.threads.count for x in loops if x.threads is not None))
-    return Staged(s, r, body[1:], chunks, over, tuple(found), threads)
+    return Staged(s, r, body[1:], chunks, over, tuple(rooms), threads)
+
+
+def _depth(r: Reduce, block: Block, device: Device) -> Span | None:
+    """What is summed by whole pieces of matrices: what is past its end is zero in shared memory."""
+    if not block.matrix or not has_matrix_units(device):
+        return None
+    x = next((x for x in r.over if x.axis == block.matrix[2]), None)
+    if x is None or not is_uncut(x):
+        return None
+    if int(x.size) % DEPTH == 0:
+        return x
+    read = operands(r.expr)
+    every = len(read) == len(dict.fromkeys(fetches(r.expr)))  # the others have no more room
+    return x if every and all(_zero_past(o, x) for o in read) else None
+
+
+def _zero_past(o: Operand, x: Span) -> TileExpr | None:
+    """An operand that is zero past the end of an axis; None where that cannot be said."""
+    if any(x.axis in a.variables for index, _, _ in o.load.dynamic for a in affines(index)):
+        return None
+    step = o.load.offset.factor(x.axis)
+    clamped = (IndexValue(var(x.axis)), step, x.extent)
+    load = Fetch(o.load.buffer, o.load.offset.without({x.axis}), (*o.load.dynamic, clamped))
+    inside: TileExpr = Do("lt", (IndexValue(var(x.axis)), Const(x.extent, "int64")))
+    match o.expr:
+        case Do("where", (guard, _, Const(value))):
+            inside = Do("and", (guard, inside))
+            if value != 0:
+                return None
+    return Do("where", (inside, load, Const(0.0, o.load.buffer.dtype)))
 
 
 def _chunks(
-    over: Sequence[Span], sizes: dict[str, int]
+    over: Sequence[Span], sizes: dict[str, int], depth: Span | None
 ) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The loops over chunks of what is summed, and those inside of a chunk."""
+    """The loops over chunks of what is summed, and those inside of a chunk; along `depth` a chunk
+    is whole, however much of it is past the end.
+    """
     outer, inner = [], []
     for x in over:
         extent = int(x.size)
         size = min(sizes.get(x.axis, extent), extent)
-        if size == extent:
-            inner.append(x)
+        if x == depth:
+            size = -(-size // DEPTH) * DEPTH
+        if size >= extent:
+            inner.append(replace(x, size=size))
             continue
         count, name = -(-extent // size), f"_c_{x.axis}"
         outer.append(Span(name, Affine(), count, count))
-        past = extent % size != 0
+        past = extent % size != 0 and x != depth
         inner.append(Span(x.axis, var(name) * size, size, extent, False, past))
     return tuple(outer), tuple(inner)
 
@@ -173,17 +209,28 @@ def _of_block(x: Span, loops: Sequence[For]) -> Span:
 
 
 def _room(
-    n: int, o: Operand, sides: dict[str, Span], over: set[str], r: Reduce, device: Device
+    n: int,
+    o: Operand,
+    sides: dict[str, Span],
+    over: Sequence[Span],
+    r: Reduce,
+    depth: Span | None,
+    device: Device,
 ) -> Room:
     """Rows are what is not summed, that axis last of which a thread has the most points, so that
-    it reads several at once.
+    it reads several at once; or along `depth`, so that it reads neighbours there.
     """
-    own = {x.axis: int(x.size) for x in r.spans}
+    own, summed = {x.axis: int(x.size) for x in r.spans}, {x.axis for x in over}
     mine = [x for x in sides.values() if x.axis in o.axes]
-    outer = [x for x in mine if x.axis in over]
-    inner = sorted((x for x in mine if x.axis not in over), key=lambda x: own[x.axis])
+    spans = sorted(mine, key=lambda x: (x.axis not in summed, own.get(x.axis, 0)))
+    source = o.expr
+    if depth is not None:
+        spans.sort(key=lambda x: x.axis == depth.axis)
+        if int(depth.extent) % int(sides[depth.axis].size):
+            source = _zero_past(o, depth) or source
     size = prod(int(x.size) for x in mine)
     name = f"{r.target.buffer.name.replace('_sums', '')}_{o.load.buffer.name}_{n}"
     buffer = Buffer(name, "scratch", size, o.load.buffer.dtype, device.levels[0].name)
-    copied = sorted((*outer, *inner), key=lambda x: (x.axis == o.dense, x.axis in over))
-    return Room(o, (*outer, *inner), buffer, tuple(copied))
+    outer, inner = ([x for x in spans if (x.axis in summed) == w] for w in (True, False))
+    copied = sorted((*outer, *inner), key=lambda x: (x.axis == o.dense, x.axis in summed))
+    return Room(o, source, tuple(spans), buffer, tuple(copied))

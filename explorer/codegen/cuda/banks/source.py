@@ -105,9 +105,10 @@ class Source:
                     plan += self._asked(value)
                     if name in self.needed:
                         plan.append(("set", name, _known(value)))
-                case ast.Assign([ast.Subscript() as target], value):
+                case ast.Assign([ast.Subscript(target, index)], value):
                     plan += self._asked(value)
-                    plan += self._site(target, True)
+                    if isinstance(target, ast.Name):
+                        plan += self._site(target.id, index, True)
                 case ast.For(ast.Name(name), ast.Call(ast.Name("range"), args), inner):
                     plan.append(("for", name, [_code(a) for a in args], self._block(inner)))
                 case ast.If(test, inner, other):
@@ -118,24 +119,24 @@ class Source:
     def _asked(self, value: ast.expr) -> Plan:
         found: Plan = []
         for node in ast.walk(value):
-            if isinstance(node, ast.Subscript):
-                found += self._site(node, False)
+            match node:
+                case ast.Subscript(ast.Name(name), index):
+                    found += self._site(name, index, False)
+                case ast.Call(ast.Name("word2" | "word_of" as load), [ast.Name(name), *places]):
+                    for index in places:
+                        found += self._site(name, index, False, 2 if load == "word2" else 1)
         return found
 
-    def _site(self, node: ast.Subscript, store: bool) -> Plan:
-        if not isinstance(node.value, ast.Name):
-            return []
-        name = node.value.id
+    def _site(self, name: str, index: ast.expr, store: bool, count: int = 1) -> Plan:
         if name in self.shared:
             bytes_ = self.shared[name]
         elif store and name in self.outputs:
             bytes_ = self.outputs[name]
         else:
             return []
-        site = Site(
-            self.phase, node.lineno, name, store, bytes_, _code(node.slice), name in self.shared
-        )
-        return [("ask", site, _group(node.slice))]
+        shared = name in self.shared
+        site = Site(self.phase, index.lineno, name, store, bytes_, _code(index), shared, count)
+        return [("ask", site, _group(index) if count == 1 else None)]
 
 
 _TYPES = {"boolean": 1, **{str(k): v for k, v in ITEM_BYTES.items()}}
@@ -178,6 +179,8 @@ def _needed(kernel: ast.FunctionDef, arrays: set[str]) -> set[str]:
                 made.setdefault(name, set()).update(_names(value))
             case ast.Subscript(ast.Name(name), index) if name in arrays:
                 found |= _names(index)
+            case ast.Call(ast.Name("word2" | "word_of"), [_, *places]):
+                found |= {n for index in places for n in _names(index)}
             case ast.For(_, ast.Call(_, args)):
                 found |= {n for a in args for n in _names(a)}
             case ast.If(test):

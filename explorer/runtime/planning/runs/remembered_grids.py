@@ -48,6 +48,6 @@ def _grid(block: dict[str, Any] | None, **figures: Any) -> ThreadBlocks:
     return ThreadBlocks(**figures, block=None if block is None else _block(**block))
 
 
-def _block(threads: int, **by_axis: list[list[Any]]) -> Block:
+def _block(threads: int, matrix: list[str], **by_axis: list[list[Any]]) -> Block:
     pairs = {part: tuple((str(a), int(n)) for a, n in found) for part, found in by_axis.items()}
-    return Block(threads=threads, **pairs)
+    return Block(threads=threads, matrix=tuple(matrix), **pairs)

@@ -19,8 +19,10 @@ from explorer.ir.tile_programs.statements import For, Map, Reduce, Scan, Span, S
 from explorer.ir.tile_programs.traversal import dealt, loads, stored, touched
 from explorer.tile.gpu.banks.requests import WARP, WORD_BYTES, cycles_of
 from explorer.tile.gpu.distribute import UNROLLED
+from explorer.tile.gpu.matrix_units import MATRIX, fragments
 
 Steps: TypeAlias = tuple[tuple[int, int], ...]  # (how many points, elements from one to the next)
+Axes: TypeAlias = list[tuple[Span, int]]  # as in `axes_of`
 WIDE = (4, 2)  # elements that a compiler makes one request of, where groups begin at a multiple
 REMEMBERED_VALUES = 1 << 14  # cycles of requests: a bound on memory, chosen
 
@@ -150,8 +152,8 @@ def asked_of(p: TileProgram) -> dict[str, list[Asked]]:
         if not isinstance(s, Map | Reduce | Scan):
             unknown |= {b.name for b in touched(s)}
             continue
-        for f, store in _accesses(s):
-            one = _asked(f, store, s, around)
+        for f, store, axes, over in _accesses(s, around):
+            one = _asked(f, store, axes, over)
             if one is None:
                 unknown.add(f.buffer.name)
             else:
@@ -175,13 +177,27 @@ def walked(
                 yield s, around
 
 
-def _accesses(s: Map | Reduce | Scan) -> Iterator[tuple[Fetch, bool]]:
-    target = stored(s)
+def _accesses(
+    s: Map | Reduce | Scan, around: Sequence[Inside]
+) -> Iterator[tuple[Fetch, bool, Axes, int]]:
+    """The elements in shared memory that a statement touches, whether it stores them, the loops
+    around each, and how many of these are over what is reduced.
+    """
+    if isinstance(s, Reduce) and s.form == MATRIX:
+        found = fragments(s, [x.span.axis for x in around])
+        over = [(x, 0) for x in reversed(found.over)]
+        outer = [(x.span, x.count) for x in reversed(around)]
+        for one in (found.rows, found.columns):
+            own = [(x, -1) for x in reversed(one.spans)]
+            yield one.element, False, [*own, *over, *outer], 0
+        return
+    target, axes = stored(s), axes_of(s, around)
+    summed = len(s.over) if isinstance(s, Reduce) else 0
     for f in dict.fromkeys(loads(s)):
         if is_shared(f.buffer):
-            yield f, False
+            yield f, False, axes, summed
     if target is not None and is_shared(target.buffer):
-        yield target, True
+        yield target, True, axes, summed
 
 
 def is_shared(b: Buffer) -> bool:
@@ -189,7 +205,7 @@ def is_shared(b: Buffer) -> bool:
     return b.kind == "scratch" and b.level != REGISTER
 
 
-def axes_of(s: Map | Reduce | Scan, around: Sequence[Inside]) -> list[tuple[Span, int]]:
+def axes_of(s: Map | Reduce | Scan, around: Sequence[Inside]) -> Axes:
     """The loops that an element's address depends on, from the inside: those dealt out with a
     count, those of the statement with -1 where they are unrolled.
     """
@@ -199,7 +215,7 @@ def axes_of(s: Map | Reduce | Scan, around: Sequence[Inside]) -> list[tuple[Span
     return [*inner, *((x.span, x.count) for x in reversed(around))]
 
 
-def _asked(f: Fetch, store: bool, s: Map | Reduce | Scan, around: Sequence[Inside]) -> Asked | None:
+def _asked(f: Fetch, store: bool, axes: Axes, over: int) -> Asked | None:
     if f.dynamic:
         return None
     offset, times = f.offset, 1
@@ -207,8 +223,7 @@ def _asked(f: Fetch, store: bool, s: Map | Reduce | Scan, around: Sequence[Insid
     own: list[tuple[int, int]] = []
     loops: list[tuple[int, int]] = []
     reach: list[tuple[int, int]] = []
-    over = 0 if not isinstance(s, Reduce) else len(s.over)
-    for n, (x, count) in enumerate(axes_of(s, around)):
+    for n, (x, count) in enumerate(axes):
         step, size = offset.factor(x.axis), x.size
         if not isinstance(step, int) or not isinstance(size, int):
             return None

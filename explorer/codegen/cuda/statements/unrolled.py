@@ -9,7 +9,7 @@ from types import MappingProxyType
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.emitter import Emitter, inside
 from explorer.codegen.cuda.expressions import Scalars
-from explorer.codegen.cuda.reductions import combined
+from explorer.codegen.cuda.statements.reductions import combined
 from explorer.ir.affine import Affine, var
 from explorer.ir.tile_programs.elements import Fetch
 from explorer.ir.tile_programs.statements import Map, Reduce, Span

@@ -1,0 +1,87 @@
+"""Pieces of matrices multiplied by a whole warp on its tensor core: printed kernels import it,
+where there is numba-cuda, which has no functions for that, but takes PTX.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.cuda.extending import intrinsic
+
+OPERANDS, SUMS = 6, 4  # words of a lane: four of the left operand, two of the right; float32
+WORD, HALF, SINGLE = ir.IntType(32), ir.IntType(16), ir.FloatType()
+MULTIPLY = (
+    "mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32 "
+    "{{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
+)  # PTX ISA, section 9.7.15.5.8, from compute capability 8.0 on
+
+
+def _multiply(context: Any, builder: Any, args: Any, dtype: str) -> Any:
+    kinds = [WORD] * OPERANDS + [SINGLE] * SUMS
+    function = ir.FunctionType(ir.LiteralStructType([SINGLE] * SUMS), kinds)
+    places = ",".join(["=f"] * SUMS + ["r"] * OPERANDS + ["f"] * SUMS)
+    # All lanes come to it: it stays where it stands, as what has side effects.
+    made = builder.call(
+        ir.InlineAsm(function, MULTIPLY.format(dtype), places, side_effect=True), args
+    )
+    parts = [builder.extract_value(made, n) for n in range(SUMS)]
+    return context.make_tuple(builder, types.UniTuple(types.float32, SUMS), parts)
+
+
+@intrinsic
+def mma_float16(
+    context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, p: Any, q: Any, r: Any, s: Any
+) -> Any:
+    """The four sums of a lane with the products of float16 pairs, of 16 x 8 results all in all."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _multiply(context, builder, args, "f16")
+
+    words, sums = [types.uint32] * OPERANDS, [types.float32] * SUMS
+    return types.UniTuple(types.float32, SUMS)(*words, *sums), code
+
+
+@intrinsic
+def mma_bfloat16(
+    context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, p: Any, q: Any, r: Any, s: Any
+) -> Any:
+    """The same of bfloat16 pairs."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _multiply(context, builder, args, "bf16")
+
+    words, sums = [types.uint32] * OPERANDS, [types.float32] * SUMS
+    return types.UniTuple(types.float32, SUMS)(*words, *sums), code
+
+
+@intrinsic
+def word2(context: Any, array: Any, at: Any) -> Any:
+    """Two 16-bit elements of a flat array from an even index on, as one word."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _place(context, builder, signature.args[0], args)
+        return builder.load(builder.bitcast(place, WORD.as_pointer()), align=4)
+
+    return types.uint32(array, at), code
+
+
+@intrinsic
+def word_of(context: Any, array: Any, low: Any, high: Any) -> Any:
+    """Two 16-bit elements of a flat array from anywhere, as one word."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = []
+        for at in args[1:]:
+            place = _place(context, builder, signature.args[0], (args[0], at))
+            half = builder.load(builder.bitcast(place, HALF.as_pointer()), align=2)
+            found.append(builder.zext(half, WORD))
+        return builder.or_(found[0], builder.shl(found[1], ir.Constant(WORD, 16)))
+
+    return types.uint32(array, low, high), code
+
+
+def _place(context: Any, builder: Any, kind: Any, args: Any) -> Any:
+    held = context.make_array(kind)(context, builder, args[0])
+    return builder.gep(held.data, [args[1]])

@@ -1,0 +1,1 @@
+"""Statements of many lines: register tiles, reductions, pieces of matrices."""

@@ -1,0 +1,149 @@
+"""Thread blocks of a product of 16-bit floats whose warps multiply whole pieces of matrices: tiles
+aligned to the instruction that does it (Roller, section 3.2), 16 rows, 8 columns and 16 of
+what is summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from explorer.devices.model import Device
+from explorer.ir.decisions.tiling import Block
+from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read
+from explorer.ir.patterns.contraction import contraction
+from explorer.ir.shapes.dims import evaluate_dim
+from explorer.roller.tiles.cut_block import Walks, cut_block
+from explorer.tile.gpu.matrix_units import (
+    COLUMNS,
+    DEPTH,
+    LANE_COLUMNS,
+    LANE_ROWS,
+    MULTIPLIED,
+    OWN,
+    ROWS,
+    has_matrix_units,
+)
+
+PIECES = (
+    (1, 1),
+    (1, 2),
+    (1, 4),
+    (2, 2),
+    (2, 4),
+    (4, 4),
+    (2, 8),
+)  # of a warp: rows, columns; chosen
+WARPS = ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (4, 2), (4, 4))  # of a block, likewise; chosen
+CHUNKS = (1, 2, 4)  # of pieces along what is summed, in shared memory at once; chosen
+MOST_WASTED_RATIO = 4  # results that are computed for one that is kept, along an axis; chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A sum of products that matrix units make: the rows along which pieces lie first, the columns,
+    and what is summed by pieces, with the extents of all axes.
+    """
+
+    rows: tuple[Axis, ...]
+    column: Axis
+    depth: Axis
+    compute: Compute
+    extents: Mapping[str, int]
+
+
+def product_of_pieces(kernel: Kernel, c: Compute) -> Product | None:
+    """The compute as a product of 16-bit floats summed in float32; None where it is no such one."""
+    found = contraction(c)
+    if found is None or kernel.dtype(c.out) != "float32" or not found.rows:
+        return None
+    dtypes = {kernel.dtype(r.tensor) for r in (found.a, found.b)}
+    if len(dtypes) > 1 or not dtypes <= set(MULTIPLIED) or not _is_plain(c.expr):
+        return None
+    extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in (*c.axes, *c.reduce)}
+
+    def waste(a: Axis) -> float:
+        return -(-extents[a.name] // ROWS) * ROWS / extents[a.name]
+
+    rows = tuple(sorted(found.rows, key=lambda a: (waste(a), -extents[a.name])))
+    depth = max(found.depth, key=lambda a: extents[a.name])
+    return Product(rows, found.column, depth, c, extents)
+
+
+def _is_plain(expr: Expr) -> bool:
+    """Whether it is the product of two elements, each as it is in float32, and nothing else."""
+    match expr:
+        case Apply("mul", (Apply("cast_float32", (Read(),)), Apply("cast_float32", (Read(),)))):
+            return True
+    return False
+
+
+def matrix_blocks(
+    kernel: Kernel, c: Compute, device: Device, every: Sequence[Walks]
+) -> Iterator[tuple[Block, str]]:
+    """Blocks of so many pieces a warp and warps a block, each with a label; none of a compute or a
+    device that multiplies no pieces. `every`: the axes that blocks may cut, in one way or another.
+    """
+    found = product_of_pieces(kernel, c) if has_matrix_units(device) else None
+    if found is None:
+        return
+    for pieces in PIECES:
+        words = pieces[0] * pieces[1] * OWN * OWN + pieces[0] * 4 + pieces[1] * 2
+        if words > device.thread_registers:
+            continue
+        for warps in WARPS:
+            if warps[0] * warps[1] * device.lanes > device.block_threads:
+                continue
+            for chunk in CHUNKS:
+                for walks in every:
+                    block = _block(kernel, found, pieces, warps, chunk, walks)
+                    if block is not None:
+                        yield block
+
+
+def _block(
+    kernel: Kernel,
+    p: Product,
+    pieces: tuple[int, int],
+    warps: tuple[int, int],
+    chunk: int,
+    walks: Walks,
+) -> tuple[Block, str] | None:
+    """None where a smaller block does the same, or most of it were past the ends."""
+    depth = p.extents[p.depth.name]
+    if chunk > 1 and (chunk // 2) * DEPTH >= depth:
+        return None
+    sizes = dict.fromkeys(p.extents, 1)
+    register, threads = dict.fromkeys((a.name for a in p.compute.axes), 1), 1
+    left = list(pieces), list(warps)
+    for n, (axes, lanes, size) in enumerate(
+        ((p.rows, LANE_ROWS, ROWS), ((p.column,), LANE_COLUMNS, COLUMNS))
+    ):
+        for place, a in enumerate(axes):
+            extent = p.extents[a.name]
+            whole, own, each = (size, OWN, lanes) if place == 0 else (1, 1, 1)
+            mine = _share(left[0][n], -(-extent // whole))
+            left[0][n] //= mine
+            there = _share(left[1][n], -(-extent // (whole * mine)))
+            left[1][n] //= there
+            sizes[a.name], register[a.name] = whole * mine * there, own * mine
+            if place == 0 and sizes[a.name] > MOST_WASTED_RATIO * extent and mine * there > 1:
+                return None
+            threads *= each * there
+    if any(n > 1 for some in left for n in some):
+        return None
+    for a in p.compute.reduce:
+        sizes[a.name] = p.extents[a.name]
+    sizes[p.depth.name] = min(chunk * DEPTH, -(-depth // DEPTH) * DEPTH)
+    matrix = p.rows[0].name, p.column.name, p.depth.name
+    block = cut_block(kernel, p.compute, sizes, register, threads, walks)
+    rows, columns = (pieces[n] * warps[n] * size for n, size in enumerate((ROWS, COLUMNS)))
+    label = f"{rows}x{columns}x{sizes[p.depth.name]} on matrix units"
+    return Block(block.tile, block.threads, block.register, block.shared, (), matrix), label
+
+
+def _share(wanted: int, there: int) -> int:
+    """As much of what is wanted, a power of two, as there is."""
+    while wanted > 1 and wanted // 2 >= there:
+        wanted //= 2
+    return wanted
