@@ -45,6 +45,7 @@ from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
 from explorer.passes.simplify.fold_constants import fold_constants
 from explorer.passes.simplify.integer_weights import keep_integer_weights
+from explorer.passes.simplify.narrow_products import NarrowProducts
 from explorer.passes.softmax.online_price import Price as PriceOf
 from explorer.passes.softmax.online_price import PriceInBlocks
 from explorer.passes.switches.arrangement import arranged
@@ -62,6 +63,7 @@ from explorer.runtime.control.choose import ChooseWays
 from explorer.runtime.planning.runs.remembered_grids import GridPrice
 from explorer.stored.tiers import Kept, kept
 from explorer.stored.why_not import WhyNot, why_not
+from explorer.tile.gpu.matrix_units import has_matrix_units
 from explorer.welder import JoinResults, Weld
 
 Progress = Callable[[str, int, int], None]
@@ -99,6 +101,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("share equal expressions", Stage.LEGALIZED, share_common_subexpressions),
         Step("fold scales into weights", Stage.LEGALIZED, fold_batch_norm),
         Step("keep integer weights", Stage.LEGALIZED, keep_integer_weights),
+        *_narrow(device),
         Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
         Step("put channels last", Stage.LEGALIZED, ChooseLayout(device.kind != "gpu")),
         Step("fold copies of layouts", Stage.LEGALIZED, fold_copies),
@@ -127,6 +130,13 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
     return arranged(placed(steps, options.passes, LegalTiles(device)), options.steps)
+
+
+def _narrow(device: Device) -> tuple[Step, ...]:
+    """Products of 16-bit floats, where the device makes them."""
+    if not has_matrix_units(device):
+        return ()
+    return (Step("keep products narrow", Stage.LEGALIZED, NarrowProducts(device)),)
 
 
 def _measuring_ways(options: Options, device: Device) -> tuple[Step, ...]:
