@@ -23,10 +23,9 @@ from tests.tile.programs import TARGET
 
 @pytest.fixture(autouse=True, scope="module")
 def only_what_is_made_here_is_collected() -> Iterator[None]:
-    """To look through what all tests before left takes two seconds each time, and to count it, as
+    """To look through what all tests before left takes ten seconds each time, and to count it, as
     each block of rare collections would that is not inside of one, a third of one.
     """
-    gc.collect()
     with rare_collections():
         yield
 
