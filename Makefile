@@ -3,6 +3,7 @@
 # Tests start hundreds of processes: where no bytecode is kept, each compiles 700 files again, which
 # is most of what it takes to import them.
 unexport PYTHONDONTWRITEBYTECODE
+unexport MAKEFLAGS # of this make, not of one that a test starts
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -13,6 +14,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+PIP_FLAGS ?=
 NOTEBOOK ?= notebooks/00_tour.ipynb
 REPORT ?= report.html
 PYTEST_FLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
@@ -22,8 +24,9 @@ QUICK_FLAGS ?= -q -x
 stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cut -d' ' -f1)
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
+READ := $(call stamp,read,requirements.lock requirements-dev.lock)
 
-.PHONY: help lab test test-all check fuzz bench-gpu bench-ui bench-course lint report docs lock browser clean
+.PHONY: help lab test test-all check fuzz bench-gpu bench-ui bench-course lint types report docs lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
@@ -45,26 +48,36 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(RUNTIME): | $(BIN)/python
-	$(PIP) install --quiet -r requirements.lock
+	$(PIP) install --quiet $(PIP_FLAGS) -r requirements.lock
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q explorer widgets # as pip does with what it copies
 	@rm -f $(VENV)/stamp-runtime-*
 	@touch $@
 
 $(DEV): | $(RUNTIME)
-	$(PIP) install --quiet -r requirements-dev.lock
+	$(PIP) install --quiet $(PIP_FLAGS) -r requirements-dev.lock
 	@rm -f $(VENV)/stamp-dev-*
+	@touch $@
+
+# Of a new environment, once: all tests and what they import have their bytecode, which else each
+# worker would make.
+$(READ): | $(DEV)
+	@told=$$($(BIN)/python -m pytest -q --collect-only < /dev/null) \
+	    || { tail -40 <<< "$$told"; exit 1; }
+	@rm -f $(VENV)/stamp-read-*
 	@touch $@
 
 lab: $(RUNTIME)
 	$(BIN)/ironworks lab $(NOTEBOOK)
 
-lint: $(DEV)
+lint: types $(DEV)
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint browser
+types: $(DEV)
+	$(BIN)/mypy
+
+test: lint browser $(READ)
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m 'not exhaustive' < /dev/null
 
 test-all: lint browser
