@@ -21,7 +21,7 @@ from explorer.ir.patterns.regions import Regions, propagate, tile_variable
 from explorer.ir.patterns.sliding import slides
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.roller.construct.axis_fusion import Fused, unfused
-from explorer.roller.construct.construct import Growth, of_expression
+from explorer.roller.construct.construct import Growth, results_of
 from explorer.roller.construct.expression import heaviest, of_compute
 from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram
@@ -161,9 +161,9 @@ def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut
     extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes}
     symbolic = {a.name for a in c.axes if not isinstance(a.extent, int)}
     wanted = max(LEAST_RESULTS, min(GROWN_RESULTS, WEIGHED_COMPUTES // len(kernel.computes)))
-    growth = Growth(top_k=wanted, each=EACH_RESULTS if found else None, steps=False)
+    growth = Growth(top_k=wanted, each=EACH_RESULTS if found else None)
     blocks = list(_blocks(kernel, sizes))
-    for number, p in enumerate(of_expression(fused, own, growth).results):
+    for number, p in enumerate(results_of(fused.expression, own, growth)):
         cut: dict[str, int] = {}
         for axis, size in tile_of(fused, p, extents).items():
             if axis in walks and (size < extents[axis] or axis in symbolic):

@@ -22,7 +22,7 @@ from explorer.ir.patterns.regions import propagate
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.construct.axis_fusion import Fused, fuse_axes
-from explorer.roller.construct.construct import Growth, of_expression
+from explorer.roller.construct.construct import Growth, results_of
 from explorer.roller.construct.expression import heaviest, of_compute, work_of
 from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram, unit_tile
@@ -93,7 +93,7 @@ def _programs(fused: Fused, device: Device, cut: frozenset[str]) -> Iterator[Til
     spatial = range(fused.expression.spatial)
     shared = [d for d in spatial if not cut.isdisjoint(fused.groups[d])]
     point = unit_tile(fused.expression)
-    results = of_expression(fused, device, Growth(top_k=GROWN_RESULTS, steps=False)).results
+    results = results_of(fused.expression, device, Growth(top_k=GROWN_RESULTS))
     for p in results or (TiledProgram((point, point, point)),):
         made = TiledProgram(p.shrunk_from or p.tiles)
         yield from (TiledProgram(p.tiles), *finer(made, device.units, spatial))

@@ -9,13 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.devices.catalogue import device, device_names
+from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 from explorer.roller import Options
-from explorer.roller.construct.construct import Growth, construct, rules_for
+from explorer.roller.construct.axis_fusion import unfused
+from explorer.roller.construct.construct import (
+    Growth,
+    construct,
+    of_expression,
+    results_of,
+    rules_for,
+)
 from explorer.roller.construct.expression import expression_of
 from explorer.roller.construct.memory_bound import is_memory_bound, reuse_slopes
 from explorer.roller.construct.rtile import unit_tile
@@ -57,6 +65,19 @@ def test_a_path_leads_from_one_point_to_the_result() -> None:
     down = next(s for s in path if s.verdict == "compute bound: one level down")
     assert down.tile.shape == (8, 4, 1) and down.compute_us > down.memory_us
     assert all(s.memory_us >= s.compute_us for s in path[: path.index(down)])
+
+
+@pytest.mark.parametrize("where", [V100, DEVICE])
+def test_layers_that_differ_in_names_have_the_same_results_each_its_own(where: Device) -> None:
+    e = expression_of(matmul(96, 640, 320))
+    other = replace(e, name="another", axes=("p", "q", "r"))
+    for growth in (Growth(), Growth(score="paper", top_k=3)):
+        found, wanted = results_of(e, where, growth), of_expression(unfused(e), where, growth)
+        assert found == wanted.results and len(found) == len(set(found))
+        again = results_of(other, where, growth)
+        assert again == of_expression(unfused(other), where, growth).results
+        assert again != found
+    assert results_of(replace(e, extents=(96, 640, 256)), where) != results_of(e, where)
 
 
 def test_a_step_that_does_not_fit_says_what_it_needs() -> None:

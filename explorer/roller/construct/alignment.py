@@ -132,6 +132,12 @@ def keeps_shape(extent: int, tile: int, eps: float) -> bool:
     return -(-extent // tile) * tile <= extent * (1 + eps)
 
 
+def keeping_shape(extent: int, tiles: tuple[int, ...], eps: float) -> tuple[int, ...]:
+    """Those of which `keeps_shape`."""
+    most = extent * (1 + eps)
+    return tuple([t for t in tiles if -(-extent // t) * t <= most])
+
+
 def tensor_shape(extent: int, tile: int, eps: float) -> Answer:
     """`keeps_shape`, with the part that is wasted."""
     found, holds = wasted(extent, tile), keeps_shape(extent, tile, eps)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
@@ -27,6 +28,7 @@ EPS_STEP, STREAMED_EPS_STEP = 0.2, 0.1  # Roller artifact
 CPU_EPS_STEP = 0.05  # registers have room for any number of rows, so a closer one is found; chosen
 CPU_CHOICE_EPS = 0.2  # wasted at most to have more results than one; chosen
 EPS_CAP = 1.0  # Roller artifact
+KEPT_RESULTS = 512  # expressions whose results are remembered: a bound on memory, chosen
 KEPT_TILES_ON_CPU = 2  # counted: register tile and unit tile, the same for any operator
 
 
@@ -87,6 +89,19 @@ def of_expression(fused: Fused, device: Device, growth: Growth = Growth()) -> Co
         e.name, device.name, "memory bound" if streamed else "compute bound", growth.score, e,
         fused.groups, rules.levels, tuple(search.steps), tuple(search.rounds), results,
     )  # fmt: skip
+
+
+def results_of(
+    e: Expression, device: Device, growth: Growth = Growth()
+) -> tuple[TiledProgram, ...]:
+    """The results alone: of repeated layers, which differ in names, they are found once."""
+    found = _results_of(e.nameless(), device, replace(growth, steps=False))
+    return tuple(p.of(e) for p in found)
+
+
+@lru_cache(KEPT_RESULTS)
+def _results_of(e: Expression, device: Device, growth: Growth) -> tuple[TiledProgram, ...]:
+    return of_expression(unfused(e), device, growth).results
 
 
 def rules_for(device: Device, expression: Expression) -> tuple[LevelRules, bool]:

@@ -4,11 +4,12 @@ back for the next best (Roller, figure 7). No kernel runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from operator import ne
 
-from explorer.roller.construct.alignment import keeps_shape, tensor_shape
+from explorer.roller.construct.alignment import keeping_shape, tensor_shape
 from explorer.roller.construct.levels import Larger, LevelRules, Room
 from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.score import Score, reuse_scores
@@ -17,6 +18,7 @@ from explorer.roller.construct.steps import Round, Step, Verdict
 MOST_STATES = 500  # of one round: tiles that do not fit have no end; a bound on search time, chosen
 
 Sizes = tuple[tuple[int, ...], ...]
+Shape = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -39,13 +41,15 @@ class _State:
         return tuple([row[1] if len(row) > 1 else None for row in self.sizes])
 
     @property
-    def key(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(t.shape for t in self.tiles)
+    def key(self) -> tuple[Shape, ...]:
+        return tuple([t.shape for t in self.tiles])
 
 
 @dataclass(slots=True)
 class Search:
-    """Rounds of one construction: eps grows until there are `top_k` results."""
+    """Rounds of one construction: eps grows until there are `top_k` results. A round comes by most
+    tiles of the one before: what they need and are worth, which no eps changes, is found once.
+    """
 
     rules: LevelRules
     score: Score
@@ -59,9 +63,13 @@ class Search:
     eps: float = 0.0
     dropped: bool = True  # whether eps kept the last round from some aligned size
     found: list[tuple[RTile, ...]] = field(default_factory=list)
-    borders: dict[tuple[tuple[int, ...], ...], tuple[RTile, ...]] = field(default_factory=dict)
+    each_found: Counter[Shape] = field(default_factory=Counter)  # results with a register tile
+    borders: dict[tuple[Shape, ...], tuple[RTile, ...]] = field(default_factory=dict)
     small: bool = False  # whether tiles that cannot be enlarged are results, filled or not
-    visited: set[tuple[tuple[int, ...], ...]] = field(default_factory=set)
+    visited: set[tuple[Shape, ...]] = field(default_factory=set)
+    needs: dict[tuple[Shape, ...], tuple[RTile, tuple[Room, ...]]] = field(default_factory=dict)
+    worths: dict[Shape, tuple[float, ...]] = field(default_factory=dict)
+    aligned: dict[tuple[Shape, int], Sizes] = field(default_factory=dict)
 
     def run(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
         """The results of all rounds, those of a smaller eps first; one at least where one has room.
@@ -97,16 +105,16 @@ class Search:
 
     def _round(self, eps: float) -> None:
         self.eps, self.found, self.borders, self.visited = eps, [], {}, set()
-        self.dropped = False
+        self.each_found, self.dropped = Counter(), False
         nearest = len(self.rules.levels) - 1
         stack = [self._visits((self.unit,), nearest, -1)]
         while stack:
             state = next(stack[-1], None)
             if state is None:
                 stack.pop()
-            elif state.key not in self.visited and len(self.visited) < MOST_STATES:
-                self.visited.add(state.key)
-                stack.append(self._visit(state))
+            elif (key := state.key) not in self.visited and len(self.visited) < MOST_STATES:
+                self.visited.add(key)
+                stack.append(self._visit(state, key))
         self.rounds.append(Round(eps, len(self.visited), len(self.found), len(self.borders)))
 
     @property
@@ -117,17 +125,18 @@ class Search:
         """Whether there are enough results with the register tile of a state."""
         if state.level == len(self.rules.levels) - 1:
             return False
-        register = state.tiles[-2].shape
-        return sum(t[-2].shape == register for t in self.found) >= self.each
+        return self.each_found[state.tiles[-2].shape] >= self.each
 
     def _visits(self, inner: tuple[RTile, ...], level: int, parent: int) -> Iterator[_State]:
         """The first tile of a level: the least aligned size of every axis above the nearer tile."""
         base = inner[0]
-        aligned = self.rules.sizes(base, level)
+        aligned = self.aligned.get((base.shape, level))
+        if aligned is None:
+            aligned = self.aligned[base.shape, level] = self.rules.sizes(base, level)
         extents = base.expression.extents
         spatial = 0 if self.rules.clips(level) else base.expression.spatial
         sizes = tuple(
-            tuple(s for s in row if d >= spatial or keeps_shape(n, s, self.eps))
+            keeping_shape(n, row, self.eps) if d < spatial else row
             for d, (row, n) in enumerate(zip(aligned, extents, strict=True))
         )
         self.dropped = self.dropped or any(map(ne, map(len, sizes), map(len, aligned)))
@@ -143,13 +152,16 @@ class Search:
         first = (tile, *inner)
         yield _State(first, sizes, level, parent, last=first)
 
-    def _visit(self, state: _State) -> Iterator[_State]:
+    def _visit(self, state: _State, key: tuple[Shape, ...]) -> Iterator[_State]:
         """Look at one tile, then go down a level where it is saturated, then enlarge it."""
         if self._enough or self._each_enough(state):
             self._record(state, "enough found")
             return
-        state.tiles = (self.rules.stored(state.tiles, state.level), *state.tiles[1:])
-        state.rooms = self.rules.rooms(state.tiles, state.level)
+        needs = self.needs.get(key)
+        if needs is None:
+            tiles = (self.rules.stored(state.tiles, state.level), *state.tiles[1:])
+            needs = self.needs[key] = tiles[0], self.rules.rooms(tiles, state.level)
+        state.tiles, state.rooms = (needs[0], *state.tiles[1:]), needs[1]
         full = next((r for r in state.rooms if not r.fits), None)
         if full is not None:
             why = f"{full.used} {full.limit}, there are {full.capacity}"
@@ -168,6 +180,7 @@ class Search:
             number = self._record(state, "result")
             self.regular = True
             self.found.append(state.tiles)
+            self.each_found[state.tiles[-2].shape] += 1
             if self._enough or self._each_enough(state):
                 return
         yield from self._enlarged(state, number)
@@ -201,7 +214,7 @@ class Search:
     def _enlarged(self, state: _State, number: int) -> Iterator[_State]:
         tile, names = state.tiles[0], state.tiles[0].expression.axes
         larger = state.larger
-        scores = reuse_scores(tile, larger, self.score)
+        scores = self._worth(tile, larger)
         for d in self.rules.order(tile, scores, state.level):
             size = larger[d]
             if size is None:
@@ -209,6 +222,15 @@ class Search:
             grown = (tile.with_size(d, size), *state.tiles[1:])
             sizes = (*state.sizes[:d], state.sizes[d][1:], *state.sizes[d + 1 :])
             yield _State(grown, sizes, state.level, number, names[d], scores[d], state.tiles)
+
+    def _worth(self, tile: RTile, larger: Larger) -> tuple[float, ...]:
+        """The scores of its axes; those of the paper say what the next size is worth."""
+        if self.score == "paper":
+            return reuse_scores(tile, larger, self.score)
+        found = self.worths.get(tile.shape)
+        if found is None:
+            found = self.worths[tile.shape] = reuse_scores(tile, larger, self.score)
+        return found
 
     def _record(self, state: _State, verdict: Verdict, reason: str = "") -> int:
         if not self.kept:

@@ -5,7 +5,7 @@ section 3.1: an index tensor expression and its shape).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.ir.affine import Affine
@@ -60,6 +60,12 @@ class Expression:
     def position(self, axis: str) -> int:
         """Where an axis stands."""
         return self.axes.index(axis)
+
+    def nameless(self) -> Expression:
+        """The same for all that differ in names alone."""
+        inputs = tuple(replace(a, tensor="") for a in self.inputs)
+        axes, output = ("",) * len(self.axes), replace(self.output, tensor="")
+        return replace(self, name="", axes=axes, inputs=inputs, output=output)
 
 
 def heaviest(kernel: Kernel, sizes: Sizes, among: Sequence[Compute] = ()) -> Compute:

@@ -149,6 +149,14 @@ class TiledProgram:
     border: bool = False
     shrunk_from: tuple[RTile, ...] = ()
 
+    def of(self, e: Expression) -> TiledProgram:
+        """The same tiles of an expression that differs in names alone."""
+        own, before = (
+            tuple(RTile(e, t.shape, t.padding) for t in tiles)
+            for tiles in (self.tiles, self.shrunk_from)
+        )
+        return TiledProgram(own, self.border, before)
+
     def tile(self, level: int) -> RTile:
         """The tile of a level; 0 is the farthest from the registers."""
         return self.tiles[level]
