@@ -1,15 +1,13 @@
 """A page with a house over a host that answers from the page itself."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.widgets import made_by_hand as hand
+from tests.browser import by_hand
 from widgets.page import front_end
-from widgets.page.report import document
 from widgets.session.session import Session
 
 if TYPE_CHECKING:
@@ -24,10 +22,7 @@ HOST = (Path(__file__).parent / "live_host.js").read_text("utf-8")
 def live(browser: "Browser", tmp_path: Path, request: pytest.FixtureRequest) -> Iterator["Page"]:
     from tests.browser.driver import Tab
 
-    session = Session(hand.HandMade(), compare=hand.compare)
-    if getattr(request, "param", True):
-        session.measure()
-    content = json.dumps(document(session)).replace("</", "<\\/")
+    content = by_hand.content(getattr(request, "param", True))
     script = front_end.script().replace("export default", "const page =")
     path = tmp_path / "live.html"
     path.write_text(

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.browser import by_hand
 from tests.browser.driver import Tab
 from tests.browser.over_session import house
-from tests.widgets import made_by_hand as hand
 from widgets.draw import theme
 from widgets.model.glossary import meanings
-from widgets.page.report import page
-from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
 
@@ -28,10 +26,8 @@ CLIPPED, PIXELS, SPOT = (
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    session = Session(hand.HandMade(), compare=hand.compare)
-    session.measure()
     path: Path = tmp_path_factory.mktemp("report") / "hand.html"
-    path.write_text(page(session), encoding="utf-8")
+    path.write_text(by_hand.saved_page(measured=True), encoding="utf-8")
     return path.as_uri()
 
 
@@ -194,7 +190,7 @@ def test_names_of_a_wide_layer_are_written_in_full(browser: Browser, tmp_path: P
         "routes": {},
         "rows": [list(range(5))],
     }
-    session = Session(hand.HandMade(), compare=hand.compare)
+    session = by_hand.session()
     with house(browser, tmp_path, session) as found:
         found.evaluate(
             "graph => { content.parts.graph_operators = content.parts.graph_kernels = graph;"

@@ -6,20 +6,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.browser import by_hand
 from tests.browser.driver import Tab
-from tests.widgets import made_by_hand as hand
 from widgets.draw import theme
-from widgets.page.report import page
-from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
 def opened(browser: Browser, tmp_path: Path) -> Iterator[Page]:
-    session = Session(hand.HandMade(), compare=hand.compare)
     path = tmp_path / "hand.html"
-    path.write_text(page(session), encoding="utf-8")
+    path.write_text(by_hand.saved_page(), encoding="utf-8")
     tab = Tab(browser)
     tab.page.goto(path.as_uri())
     tab.page.wait_for_selector("#house .stage")

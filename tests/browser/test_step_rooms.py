@@ -8,10 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import explorer
+from tests.browser import by_hand
 from tests.browser.driver import Tab
 from tests.browser.over_session import house as house_of
-from tests.widgets import made_by_hand as hand
-from widgets.page.report import page
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
@@ -24,9 +23,7 @@ SAID = """([where, words]) => document.querySelector(where)?.textContent.include
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    found = Session(hand.HandMade(), compare=hand.compare)
-    found.measure()
-    return found
+    return by_hand.session(measured=True)
 
 
 def open_(house: Page, stage: str, room: str) -> None:
@@ -105,7 +102,7 @@ def test_matches_are_gone_through_with_the_source_of_their_rule(
 
 def test_a_saved_page_has_both_for_every_step(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "hand.html"
-    path.write_text(page(Session(hand.HandMade(), compare=hand.compare)), encoding="utf-8")
+    path.write_text(by_hand.saved_page(), encoding="utf-8")
     tab = Tab(browser)
     tab.page.goto(path.as_uri())
     tab.page.wait_for_selector("#house .stage")
