@@ -70,6 +70,10 @@ class Search:
     needs: dict[tuple[Shape, ...], tuple[RTile, tuple[Room, ...]]] = field(default_factory=dict)
     worths: dict[Shape, tuple[float, ...]] = field(default_factory=dict)
     aligned: dict[tuple[Shape, int], Sizes] = field(default_factory=dict)
+    nearest: int = field(init=False)  # the level of the registers
+
+    def __post_init__(self) -> None:
+        self.nearest = len(self.rules.levels) - 1
 
     def run(self, eps_step: float, eps_cap: float, choice: float) -> tuple[TiledProgram, ...]:
         """The results of all rounds, those of a smaller eps first; one at least where one has room.
@@ -106,8 +110,7 @@ class Search:
     def _round(self, eps: float) -> None:
         self.eps, self.found, self.borders, self.visited = eps, [], {}, set()
         self.each_found, self.dropped = Counter(), False
-        nearest = len(self.rules.levels) - 1
-        stack = [self._visits((self.unit,), nearest, -1)]
+        stack = [self._visits((self.unit,), self.nearest, -1)]
         while stack:
             state = next(stack[-1], None)
             if state is None:
@@ -123,7 +126,7 @@ class Search:
 
     def _each_enough(self, state: _State) -> bool:
         """Whether there are enough results with the register tile of a state."""
-        if state.level == len(self.rules.levels) - 1:
+        if state.level == self.nearest:
             return False
         return self.each_found[state.tiles[-2].shape] >= self.each
 
