@@ -1,11 +1,12 @@
 """Ironworks on the GPU of this machine, against PyTorch there.
 
-    python -m tests.benchmarks.gpu [right] [kernels] [programs] [--only NAME ...] [--sheet h100]
-        [--record FOLDER]
+    python -m tests.benchmarks.gpu [right] [kernels] [halves] [programs] [--only NAME ...]
+        [--sheet h100] [--record FOLDER]
 
 `right`: every model of the zoo as one persistent kernel, against the same model on the CPU.
 `kernels`: rows of the kernel table, each kernel a launch of its own, against PyTorch in float32
-(TF32 off), by the device's events; the answer is compared first. `programs`: one persistent kernel
+(TF32 off), by the device's events; the answer is compared first. `halves`: its products in float16,
+on tensor cores where the plan has them there. `programs`: one persistent kernel
 against PyTorch eager, replayed as a CUDA graph, and compiled, copies of inputs and outputs left out
 on all sides; the measured wall beside the planned one. Needs numba-cuda; PyTorch where it is raced.
 """
@@ -45,6 +46,8 @@ KERNELS = (
     *("softmax_bert_12_128_128", "layer_norm_bert_512_1024", "reduce_mean_512_1024"),
     *("add_256_56", "relu_256_56", "gelu_bert", "transpose_square_1024", "max_pool3x3s2_64_112"),
 )
+
+HALVES = KERNELS[:11]  # products
 
 
 def difference(found: Any, want: Any) -> float:
@@ -139,21 +142,23 @@ def row_of(case: Case, sheet: str, folder: Path) -> tuple[str, float]:
         our_us, their_us = event_us(ours), event_us(lambda: peer(*given))
     moved = sum(x.numel() * x.element_size() for x in (*given, theirs)) / our_us / 1e3
     rate = f"{case.operations / our_us / 1e3:,.0f} GFLOP/s, " if case.operations else ""
+    ways = (b for blocks in c.chosen_blocks().values() for b in blocks)
+    where = "tensor cores, " if any(b.matrix for b in ways) else ""
     line = (
-        f"{our_us:9.1f} us, PyTorch {their_us:9.1f}: {their_us / our_us:.2f} of it; {rate}"
+        f"{our_us:9.1f} us, PyTorch {their_us:9.1f}: {their_us / our_us:.2f} of it; {where}{rate}"
         f"{moved:,.0f} GB/s; apart by {apart:.1e}"
     )
     return line, their_us / our_us
 
 
-def kernels(rows: Sequence[str], sheet: str, folder: Path) -> Iterator[str]:
+def kernels(rows: Sequence[str], sheet: str, folder: Path, dtype: str = "float32") -> Iterator[str]:
     """A line a row, then the geometric mean of the ratios of each kind."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     known, ratios = {o.name: o for o in operators()}, dict[str, list[float]]()
     for row in rows:
-        case = Case(known[row], BATCH)
+        case = Case(known[row], BATCH, dtype)
         try:
             line, ratio = row_of(case, sheet, folder)
         except (IronworksError, RuntimeError, ValueError) as problem:
@@ -236,7 +241,7 @@ def _beside(on: OnGpu, wall: Any) -> str:
 def main() -> None:
     """What was asked for, line by line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("parts", nargs="*", default=["right", "kernels", "programs"])
+    parser.add_argument("parts", nargs="*", default=["right", "kernels", "halves", "programs"])
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--sheet", default="h100")
     parser.add_argument("--record", type=Path)
@@ -248,6 +253,9 @@ def main() -> None:
             lines = {
                 "right": lambda: right(asked.only or names(), asked.sheet, device),
                 "kernels": lambda: kernels(asked.only or KERNELS, asked.sheet, Path(folder)),
+                "halves": lambda: kernels(
+                    asked.only or HALVES, asked.sheet, Path(folder), "float16"
+                ),
                 "programs": lambda: programs(asked.only or PROGRAMS, asked.sheet, asked.record),
             }[part]()
             print(f"-- {part}", flush=True)

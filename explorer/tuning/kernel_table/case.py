@@ -23,10 +23,11 @@ LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # channels last from channels first, a
 
 @dataclass(frozen=True)
 class Case:
-    """An operator at a batch, with random values that are the same in every run."""
+    """An operator at a batch, with random values that are the same in every run, of a type."""
 
     operator: Operator
     batch: int
+    dtype: str = "float32"
 
     @cached_property
     def inputs(self) -> dict[str, np.ndarray]:
@@ -40,7 +41,7 @@ class Case:
     def weights(self) -> dict[str, np.ndarray]:
         """The values of its constants by name."""
         found = {
-            f"w{n}": _random(n, shape, _spread(shape))
+            f"w{n}": _random(n, shape, _spread(shape)).astype(self.dtype)
             for n, shape in enumerate(self.operator.weights)
         }
         return found | {f"p{n}": value for n, value in enumerate(self.operator.parameters)}
@@ -48,7 +49,7 @@ class Case:
     def _values(self, n: int, shape: tuple[int, ...]) -> np.ndarray:
         if self.operator.choices:
             return np.random.default_rng(n).integers(0, self.operator.choices, shape)
-        return _random(n, shape, 1.0)
+        return _random(n, shape, 1.0).astype(self.dtype)
 
     @property
     def operations(self) -> int:
@@ -87,11 +88,12 @@ class Case:
                 name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape
             )
 
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
         graph = helper.make_graph(
             nodes,
             self.operator.name,
             [info(n, x) for n, x in inputs.items()],
-            [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+            [helper.make_tensor_value_info("y", kind, None)],
             [numpy_helper.from_array(x, n) for n, x in self.weights.items()],
         )
         opset = [helper.make_opsetid("", OPSET)]
