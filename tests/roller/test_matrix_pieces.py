@@ -12,13 +12,13 @@ import pytest
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
 from explorer.devices.model import Device
-from explorer.ir.kernel import Kernel
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.rammer.sheets import pair_of
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.grids import grids
 from explorer.roller.thread_block import all_axes
-from explorer.roller.tiles.matrix_pieces import matrix_blocks, product_of_pieces
+from explorer.roller.tiles.matrix_pieces import matrix_blocks, products_of_pieces
 from tests.codegen.cases import linear
 from tests.roller.operators import conv
 from tests.tile.gpu.products import CASES, narrow
@@ -77,12 +77,28 @@ def test_tiles_are_whole_pieces() -> None:
             assert prod(register.values()) <= sheet.thread_registers
 
 
+@pytest.mark.parametrize("gpu", GPUS)
+def test_pieces_lie_along_what_is_dense_in_memory_where_that_is_faster(gpu: str) -> None:
+    """Images with channels first: 32 of them waste nothing, 56 pixels of a row lie together."""
+    a, k = axes("a", (32, 56, 256)), Axis("k", 64)
+    reads = at("x", (a[0], k, a[1])), at("w", (k, a[2]))
+    factors = tuple(Apply("cast_float32", (r,)) for r in reads)
+    tensors = tuple(
+        TensorSpec(n, shape, "float16") for n, shape in (("x", (32, 64, 56)), ("w", (64, 256)))
+    )
+    c = Compute("y", a, Apply("mul", factors), (k,), "sum")
+    out = TensorSpec("y", (32, 56, 256))
+    pixels = Kernel("pixels", (*tensors, out), (c,), ("x", "w"), ("y",))
+    found = best(normalise(pixels), device(gpu)).block
+    assert found is not None and found.matrix == ("a1", "a2", "k")
+
+
 def test_what_no_instruction_multiplies_has_no_pieces() -> None:
     sheet = device("a100")
     kernels = (linear(64, 64, 64, "relu", {}).kernel, conv(1, 8, 16, 16, 3))
     mixed = narrow(linear(64, 64, 64, "relu", {}), names=("x",)).kernel
     for k in (*map(normalise, kernels), normalise(mixed)):
-        assert product_of_pieces(k, heaviest(k, {})) is None
+        assert not [*products_of_pieces(k, heaviest(k, {}))]
         assert not list(matrix_blocks(k, heaviest(k, {}), sheet, (all_axes(k),)))
     k = product(64, 64, 64)
     assert not list(matrix_blocks(k, heaviest(k, {}), device("v100"), (all_axes(k),)))

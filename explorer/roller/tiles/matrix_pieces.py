@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from explorer.devices.model import Device
+from explorer.ir.affine import Affine
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read
 from explorer.ir.patterns.contraction import contraction
@@ -52,22 +54,27 @@ class Product:
     extents: Mapping[str, int]
 
 
-def product_of_pieces(kernel: Kernel, c: Compute) -> Product | None:
-    """The compute as a product of 16-bit floats summed in float32; None where it is no such one."""
+def products_of_pieces(kernel: Kernel, c: Compute) -> Iterator[Product]:
+    """The compute as a product of 16-bit floats summed in float32, its pieces along the rows of
+    which they waste least, and along those that lie beside each other in memory; none of any other.
+    """
     found = contraction(c)
     if found is None or kernel.dtype(c.out) != "float32" or not found.rows:
-        return None
+        return
     dtypes = {kernel.dtype(r.tensor) for r in (found.a, found.b)}
     if len(dtypes) > 1 or not dtypes <= set(MULTIPLIED) or not _is_plain(c.expr):
-        return None
+        return
     extents = {a.name: max(1, evaluate_dim(a.extent, {})) for a in (*c.axes, *c.reduce)}
 
     def waste(a: Axis) -> float:
         return -(-extents[a.name] // ROWS) * ROWS / extents[a.name]
 
-    rows = tuple(sorted(found.rows, key=lambda a: (waste(a), -extents[a.name])))
+    rows = sorted(found.rows, key=lambda a: (waste(a), -extents[a.name]))
+    last = [i for r in (found.a, found.b) if isinstance(i := r.index[-1], Affine)]
+    dense = sorted(rows, key=lambda a: not any(i.factor(a.name) == 1 for i in last))
     depth = max(found.depth, key=lambda a: extents[a.name])
-    return Product(rows, found.column, depth, c, extents)
+    for order in dict.fromkeys((tuple(rows), tuple(dense))):
+        yield Product(order, found.column, depth, c, extents)
 
 
 def _is_plain(expr: Expr) -> bool:
@@ -84,10 +91,9 @@ def matrix_blocks(
     """Blocks of so many pieces a warp and warps a block, each with a label; none of a compute or a
     device that multiplies no pieces. `every`: the axes that blocks may cut, in one way or another.
     """
-    found = product_of_pieces(kernel, c) if has_matrix_units(device) else None
-    if found is None:
+    if not has_matrix_units(device):
         return
-    for pieces in PIECES:
+    for found, pieces in product(products_of_pieces(kernel, c), PIECES):
         words = pieces[0] * pieces[1] * OWN * OWN + pieces[0] * 4 + pieces[1] * 2
         if words > device.thread_registers:
             continue
