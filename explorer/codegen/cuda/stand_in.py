@@ -44,26 +44,26 @@ MATH = SimpleNamespace(
 class Memory:
     """A flat array that knows its ends."""
 
-    __slots__ = ("array", "name")
+    __slots__ = ("array", "name", "size")
 
     def __init__(self, array: np.ndarray, name: str) -> None:
-        self.array, self.name = array, name
+        self.array, self.name, self.size = array, name, array.size
 
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, slice):
             return Memory(self.array[at], self.name)
-        if not 0 <= at < self.array.size:
+        if not 0 <= at < self.size:
             self._outside(at)
         return self.array[at]
 
     def __setitem__(self, at: int, value: Any) -> None:
-        if not 0 <= at < self.array.size:
+        if not 0 <= at < self.size:
             self._outside(at)
         self.array[at] = value
 
     def _outside(self, at: int) -> None:
         raise CheckFailed(
-            f"a thread leaves {self.name}: element {at} of {self.array.size}", where=self.name
+            f"a thread leaves {self.name}: element {at} of {self.size}", where=self.name
         )
 
 
@@ -96,9 +96,17 @@ class Type:
 
     def __init__(self, name: str) -> None:
         self.name, self.dtype = name, numpy_dtype(name)
+        self.made, self.float = self.dtype.type, is_float(name)
+        bounds = np.iinfo(self.dtype) if self.dtype.kind in "iu" else None
+        self.held = range(bounds.min, bounds.max + 1) if bounds else range(0)
 
     def __call__(self, x: Any) -> Any:
-        return self.dtype.type(x) if is_float(self.name) else np.asarray(x).astype(self.dtype)[()]
+        kind = type(x)
+        if kind is self.made:
+            return x
+        if self.float or (kind is int and x in self.held):
+            return self.made(x)
+        return np.asarray(x).astype(self.dtype)[()]  # wraps
 
 
 Step = Generator[Any, Any, Any]
