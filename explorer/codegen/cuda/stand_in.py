@@ -97,8 +97,9 @@ class Type:
     def __init__(self, name: str) -> None:
         self.name, self.dtype = name, numpy_dtype(name)
         self.made, self.float = self.dtype.type, is_float(name)
-        bounds = np.iinfo(self.dtype) if self.dtype.kind in "iu" else None
-        self.held = range(bounds.min, bounds.max + 1) if bounds else range(0)
+        half = 1 << (8 * self.dtype.itemsize - 1)
+        whole = {"i": range(-half, half), "u": range(2 * half)}  # that it holds
+        self.held = whole.get(self.dtype.kind, range(0))
 
     def __call__(self, x: Any) -> Any:
         kind = type(x)
