@@ -72,6 +72,7 @@ def oracle(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.n
     """What onnxruntime answers."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    options.intra_op_num_threads = 1  # others would only wait, each for a new model
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     return [np.asarray(v) for v in session.run(None, dict(feeds))]
 
