@@ -514,6 +514,21 @@ def test_explain_tells_what_would_be_printed_for_a_gpu(
     assert "a prediction, for it is a data sheet" in shell(*flags)[1]
 
 
+def test_explain_tells_which_thread_blocks_a_wall_took(
+    told: Callable[..., Any], shell: Shell
+) -> None:
+    """On a GPU's data sheet: no tile of a processor is one of these."""
+    flags = (RESNET, "--target", "v100", "--stage", "roller")
+    for kernel in told("explain", *flags)["kernels"]:
+        taken = [w for w in kernel["candidates"] if w["taken"]]
+        assert taken and all("threads" in w["block"] for w in kernel["candidates"])
+        for w in kernel["candidates"]:
+            assert sum(w["terms_us"].values()) == pytest.approx(w["cost_us"])
+    name = kernel["kernel"]
+    _, out, _ = shell("explain", *flags, "--op", name)
+    assert f"the wall took {taken[0]['block']}" in out and "registers" not in out
+
+
 def test_explain_and_compile_tell_of_thread_blocks(told: Callable[..., Any], shell: Shell) -> None:
     flags = ("zoo:small_lstm", "--target", "cuda-sim")
     found = told("explain", *flags, "--stage", "emitted")

@@ -21,8 +21,9 @@ from explorer.devices.hardware import Options as HardwareOptions
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.frontends.model import Model
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.memory_plan import MemoryPlan
-from explorer.ir.decisions.tiling import Chosen
+from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
@@ -367,6 +368,27 @@ class Compilation:
         if self.device.kind != "gpu" or self.stage < Stage.PLANNED:
             return {}
         return self.executable.plan(self._sizes(sizes)).blocks
+
+    def weighed_blocks(
+        self, binding: str, sizes: Sizes | None = None
+    ) -> tuple[Candidate[Block], ...]:
+        """On a GPU's data sheet the thread blocks of a kernel call that Rammer chooses from, the
+        one that is done first where it is alone in front, with what it takes on all units; none
+        of a call that has no program for thread blocks, and before there is a plan.
+        """
+        if self.device.kind != "gpu" or self.stage < Stage.PLANNED:
+            return ()
+        from explorer.compilation.weighed_blocks import weighed_blocks
+
+        return weighed_blocks(self.executable.planner, binding, self._sizes(sizes))
+
+    def taken_blocks(self, binding: str, sizes: Sizes | None = None) -> tuple[Block, ...]:
+        """Those of them that the wall has."""
+        if self.device.kind != "gpu" or self.stage < Stage.PLANNED:
+            return ()
+        from explorer.compilation.weighed_blocks import taken_blocks
+
+        return taken_blocks(self.executable.planner, binding, self._sizes(sizes))
 
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
         """The brick wall as Rammer planned it for a binding."""

@@ -22,6 +22,12 @@ ADDRESS_REGISTERS, LEAST_REGISTERS = 24, 32  # of a thread, beside its tile; in 
 UNDER_WAY_PIECES = 4  # until a matrix unit is busy: assumed, 33 cycles of 8 each on an A100
 AS_FAST_RATIO = 1.05  # of grids up to this the one that takes least of the device; chosen
 NAMES = ("alone", "compute", "memory", "dispatch")
+PARTS = (
+    ("compute", "compute"),
+    ("memory", "memory"),
+    ("alone", "waiting"),
+    ("dispatch", "beginning"),
+)  # of a time, as in NAMES, with what each takes longer than the others is called
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,19 @@ class ThreadBlocks:
         """
         held, flying = self.beside(device, self.grid, most or self.resident(device))
         return -(-self.grid // (held * device.units)) * self.task_us(held, flying)
+
+    def parts_us(self, device: Device) -> tuple[tuple[str, float], ...]:
+        """What `whole_us` is made of: arithmetic, and what memory, waits and beginnings take longer
+        than what stands before them.
+        """
+        held, flying = self.beside(device, self.grid, self.resident(device))
+        waves, reached = -(-self.grid // (held * device.units)), 0.0
+        times, found = dict(self.terms(held, flying)), list[tuple[str, float]]()
+        for name, word in PARTS:
+            more = max(0.0, times[name] - reached)
+            reached += more
+            found.append((word, waves * more))
+        return tuple(found)
 
     def waits(self, device: Device, most: int) -> bool:
         """Whether a block takes as long as it would alone, though others are beside it."""

@@ -10,6 +10,7 @@ from explorer.devices.catalogue import device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
+from explorer.roller.grids import grids
 from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unsynced
 from tests.codegen.cases import linear
@@ -46,5 +47,14 @@ def test_the_plan_of_what_was_recorded_is_within_a_third() -> None:
     """The sheet's number is from this recording: it holds for the whole, too, and orders calls."""
     c = explorer.compile("zoo:small_bert", target="h100", until="planned")
     run = c.recorded("h200")
-    planned = c.device_program(dict(run.sizes), units=run.wall.units).plan.wall
+    planned = c.as_recorded(run).planned_wall(dict(run.sizes))
     assert 0.7 < planned.total_us / run.wall.total_us < 1.3
+
+
+def test_the_parts_of_a_grids_time_are_all_of_it() -> None:
+    found = grids(normalise(linear(64, 96, 640, "relu", {}).kernel), H100)
+    assert found
+    for g in found:
+        parts = dict(g.parts_us(H100))
+        assert abs(sum(parts.values()) - g.whole_us(H100)) < 1e-9 * g.whole_us(H100)
+        assert min(parts.values()) >= 0 and parts["compute"] > 0

@@ -392,6 +392,12 @@ class HandMade:
     def chosen_blocks(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         return {}
 
+    def weighed_blocks(self, binding: str, sizes: Mapping[str, int]) -> tuple[Any, ...]:
+        return ()
+
+    def taken_blocks(self, binding: str, sizes: Mapping[str, int]) -> tuple[Any, ...]:
+        return ()
+
     def planned_wall(self, sizes: Mapping[str, int]) -> Wall:
         return wall("planned", self.options.rammer.threads)
 

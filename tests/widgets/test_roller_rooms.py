@@ -350,3 +350,21 @@ def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Sessi
     assert bank_map_picture.figure(rows).text().count("data-step=") == len(rows.asks)
     own = bank_map.data(seen(session, "conv"))
     assert not own.asks and "choose a GPU" in bank_map_picture.caption(own)
+
+
+def test_the_inspector_of_a_gpu_tells_of_thread_blocks() -> None:
+    """Of those that the wall took, which no knob turns: they are its own to choose."""
+    session = widgets.explore("zoo:tiny_skip", target="h100").session
+    wall = session.walls.planned
+    assert wall is not None
+    op = session.house.order[wall.calls[0].ops[0]]
+    session.answer("focus", {"op": op})
+    found = session.answer("operator", {"op": op})
+    tile = found["tile"]
+    assert tile["axes"] == "thread block" and "The wall took thread blocks of " in tile["sentence"]
+    taken = [c for c in tile["candidates"] if c["on"]]
+    assert taken and taken[0]["note"] == "chosen" and taken[0]["label"] in tile["sentence"]
+    for c in tile["candidates"]:
+        assert c["us"] == pytest.approx(sum(us for _, us in c["terms"])) and c["index"] == -1
+    knob = next(k for k in session.knobs() if k.name == "tile")
+    assert knob.labels == ("by the wall",)

@@ -271,6 +271,9 @@ def _name(policy: object) -> str:
 
 
 def _tile(now: Setting, pinned: Setting, op: str, label: str) -> Knob:
+    if now.compiled.device.kind == "gpu":
+        hint = "the wall chooses among thread blocks: the inspector has them"
+        return Knob("tile", "tile", "choice", (("", None),), ("by the wall",), 0, hint=hint)
     binding, candidates = candidates_of(now.compiled, op)
     legal = [c for c in candidates if not c.refused][:MOST_TILES]
     if not legal:

@@ -7,20 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from explorer.cost.bound import bind_kernel
 from explorer.devices.catalogue import device as data_sheet
 from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions.tiling import Block, TilingDecision
+from explorer.ir.decisions.tiling import TilingDecision
 from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Binding
-from explorer.ir.shapes.dims import Sizes
 from explorer.roller.construct.construct import construct
 from explorer.roller.construct.expression import expression_of
-from explorer.roller.thread_block import in_own_names
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
@@ -71,15 +67,11 @@ def rolled(s: OnShow, op: str) -> Rolled | None:
         s.now.compiled.program.env,
         sizes,
         decision.pinned,
-        _walls_block(s, name, kernel, sizes) if own and not runs and view.rank < 0 else None,
+        next(iter(s.now.compiled.taken_blocks(name, sizes)), None)
+        if own and not runs and view.rank < 0
+        else None,
         s.house.label(name, binding.origin),
     )
-
-
-def _walls_block(s: OnShow, name: str, kernel: Kernel, sizes: Sizes) -> Block | None:
-    chosen = s.now.compiled.chosen_blocks(sizes).get(name)
-    bound = normalise(bind_kernel(kernel, sizes))
-    return in_own_names(chosen[0], bound) if chosen else None
 
 
 def device_of(name: str) -> Device:

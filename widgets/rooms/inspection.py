@@ -14,7 +14,7 @@ from explorer.compilation.operators import Operator, in_words
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Tiling, TilingDecision
+from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
 from explorer.ir.program import Binding
 from widgets.draw.table import count_text, size_text, time_text
 from widgets.memory import memory_plan
@@ -24,6 +24,7 @@ from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
 from widgets.model.on_show import Walls
 from widgets.roller.rolled import timed_words
+from widgets.roller.thread_blocks import Weighed, thread_blocks
 from widgets.rooms import why_nots
 from widgets.rooms.why_nots import Act
 from widgets.welder import tile_graph
@@ -38,10 +39,16 @@ def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[s
     binding = _binding(house, operator)
     decisions, call = house.compiled.program.decisions, (*operator.calls, "")[0]
     decision, algorithm = decisions.tiling(call), decisions.algorithm(call)
+    blocks = thread_blocks(now, call)
+    tile = (
+        _thread_blocks(blocks, algorithm)
+        if blocks
+        else _tile(operator, binding, decision, algorithm, walls)
+    )
     return {
         "type": outline.type_text(binding.vars[0].type) if binding else "",
-        "stations": _stations(house, operator, binding, decision, walls, plan),
-        "tile": _tile(operator, binding, decision, algorithm, walls),
+        "stations": _stations(house, operator, binding, _sizes(blocks, decision), walls, plan),
+        "tile": tile,
         "fusion": _fusion(house, now, op),
         "placement": _placement(operator, walls),
         "shape": _shape(house, now, op),
@@ -63,7 +70,7 @@ def _stations(
     house: House,
     operator: Operator,
     binding: Binding | None,
-    decision: TilingDecision | None,
+    tile: str,
     walls: Walls,
     plan: Any,
 ) -> list[tuple[str, str, bool, str]]:
@@ -73,8 +80,8 @@ def _stations(
     members, names = len(binding.origin), house.other_names(binding.name)
     if members > 1:
         found.append(("welded", f"{members} operators in one", True, names))
-    if decision is not None:
-        found.append(("tile", short_tile(decision.chosen), False, ""))
+    if tile:
+        found.append(("tile", tile, False, ""))
     if isinstance(binding.expr, KernelCall):
         found.append(("kernel", house.label(binding.name), False, names))
     bricks = _bricks(walls.planned, operator.calls)
@@ -90,7 +97,49 @@ def _stations(
     return found
 
 
-def short_tile(tiling: Tiling) -> str:
+def _sizes(blocks: Sequence[Weighed], decision: TilingDecision | None) -> str:
+    """The tile in use by its sizes: of the wall's thread blocks, else of Roller's decision."""
+    block = next((w.candidate.value for w in blocks if w.on), None)
+    if block is not None:
+        return short_tile(block)
+    return "" if decision is None else short_tile(decision.chosen)
+
+
+def _thread_blocks(
+    blocks: Sequence[Weighed], algorithm: AlgorithmDecision | None
+) -> dict[str, Any]:
+    """On a data sheet: those that were weighed, with those of the wall, which holds others beside
+    them and need not take the one that is done first alone.
+    """
+    base = next((w.candidate.cost_us for w in blocks if w.on), 0.0)
+    shown = [w for n, w in enumerate(blocks) if w.on or n < SHOWN]
+    rows = [
+        {
+            "label": w.candidate.label,
+            "us": w.candidate.cost_us,
+            "terms": [list(t) for t in w.candidate.terms],
+            "refused": "",
+            "on": w.on,
+            "index": -1,
+            "note": "chosen" if w.on else f"{w.candidate.cost_us / base - 1 if base else 0:+.0%}",
+        }
+        for w in shown
+    ]
+    chosen = " and ".join(w.candidate.label for w in blocks if w.on)
+    told = (
+        _algorithm(algorithm),
+        f"The wall took thread blocks of {chosen}; "
+        f"{count_text(len(blocks), 'grid')} of them were left by their prices alone.",
+    )
+    return {
+        "sentence": " ".join(filter(None, told)),
+        "candidates": rows,
+        "axes": "thread block",
+        "terms": list(dict.fromkeys(n for w in blocks for n, _ in w.candidate.terms)),
+    }
+
+
+def short_tile(tiling: Tiling | Block) -> str:
     """A tile by its sizes only."""
     return "×".join(str(n) for _, n in tiling.tile) or "everything"
 

@@ -83,6 +83,8 @@ def answer(flags: Namespace) -> Answer:
     op = meant(c, flags.op)
     if flags.rewrites:
         return rewrites.rewrites(c, op)
+    if stage == Stage.ROLLED and c.device.kind == "gpu":
+        c = c.with_options(until=Stage.PLANNED)  # whose walls take thread blocks
     if stage == Stage.RAMMED:
         return rammer.wall(c, op, bound, inputs if flags.target in HERE else None)
     if stage == Stage.PLANNED:

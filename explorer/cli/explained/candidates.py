@@ -10,10 +10,10 @@ from explorer.cli.text import duration, table
 from explorer.compilation.operators import in_words
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.control import ControlWay
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 
 # Of tiles, of merges, of algorithms, of ways of control flow.
-Choice: TypeAlias = Tiling | bool | str | ControlWay | None
+Choice: TypeAlias = Tiling | Block | bool | str | ControlWay | None
 
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.candidates import candidates, why
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import duration, table
-from explorer.ir.decisions.tiling import TilingDecision
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Block, TilingDecision
 from explorer.roller.tiles.weigh import label_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def tiles(c: Compilation, op: str | None) -> Answer:
     ]
     if op is not None and not found:
         raise no_such(c, op, origins)
+    blocks = {t.binding: b for t in found if (b := _blocks(c, t.binding))}
+    if blocks:
+        return _thread_blocks(blocks, origins, called, op)
     data = {
         "stage": c.stage,
         "kernels": [{**_tiling(t, origins), "called": called[t.binding]} for t in found],
@@ -51,6 +55,55 @@ def tiles(c: Compilation, op: str | None) -> Answer:
         f"{candidates(t.candidates)}{_efficient(t)}{_measured(t)}"
         for t in found
     ]
+    return Answer(data, "\n\n".join(parts))
+
+
+Blocks: TypeAlias = tuple[tuple[Candidate[Block], bool], ...]
+
+
+def _blocks(c: Compilation, binding: str) -> Blocks:
+    """On a data sheet the thread blocks that were weighed for a kernel call, and which the wall
+    took.
+    """
+    taken = {block.words for block in c.taken_blocks(binding)}
+    return tuple((x, x.label in taken) for x in c.weighed_blocks(binding))
+
+
+def _thread_blocks(
+    found: Mapping[str, Blocks],
+    origins: Mapping[str, frozenset[str]],
+    called: Mapping[str, str],
+    op: str | None,
+) -> Answer:
+    """The thread blocks of each kernel; for one operator all that its price left."""
+    kernels = [
+        {
+            "kernel": name,
+            "called": called[name],
+            "origins": origins.get(name),
+            "candidates": [
+                {"block": x.label, "cost_us": x.cost_us, "terms_us": dict(x.terms), "taken": on}
+                for x, on in blocks
+            ],
+        }
+        for name, blocks in found.items()
+    ]
+    data = {"kernels": kernels}
+    if op is None:
+        rows = [
+            (called[name], name, x.label, duration(x.cost_us), why(x))
+            for name, blocks in found.items()
+            for x, on in blocks
+            if on
+        ]
+        heads = ("kernel", PROGRAM, "thread block of the wall", ">alone", "of which")
+        return Answer(data, table(heads, shortened(rows, op, 5)))
+    parts = []
+    for name, blocks in found.items():
+        taken = " and ".join(x.label for x, on in blocks if on)
+        head = f"{called[name]}: {name} {PROGRAM}, from {', '.join(sorted(origins[name]))}"
+        weighed = candidates([x for x, _ in blocks])
+        parts.append(f"{head}\nthe wall took {taken}; alone on the device\n{weighed}")
     return Answer(data, "\n\n".join(parts))
 
 

@@ -79,6 +79,20 @@ class Block:
     parts: tuple[tuple[str, int], ...] = ()
     matrix: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """The part of the output, and how threads share it: `i=32 j=16, 256 threads, 2x2 each`."""
+        tile = " ".join(f"{a}={n}" for a, n in self.tile) or "whole"
+        each = "x".join(str(n) for _, n in self.register if n > 1)
+        told = [
+            f"{tile}, {self.threads} threads",
+            f"{each} each" if each else "",
+            *(f"{n} of {a} at once" for a, n in self.shared),
+            *(f"{n} to a sum" for _, n in self.parts if n > 1),
+            "matrix units" if self.matrix else "",
+        ]
+        return ", ".join(filter(None, told))
+
 
 Chosen: TypeAlias = Mapping[str, tuple[Block, ...]]
 """The thread blocks of kernel calls by name: one, but where runs of a call choose differently."""
