@@ -10,7 +10,6 @@ from math import prod
 from explorer.codegen.cuda.narrow import held, unprinted
 from explorer.codegen.cuda.print import emit
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, beginnings
-from explorer.codegen.cuda.statements.unrolled import WIDE
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Block
@@ -23,6 +22,7 @@ from explorer.ir.tile_programs.elements import Buffer
 from explorer.ir.tile_programs.program import Grid, TileProgram
 from explorer.ir.tile_programs.traversal import threads_of
 from explorer.roller.thread_block import bound_normal, thread_block_steps
+from explorer.tile.gpu.operands import together
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,11 @@ def print_block(
     offsets = rebased(bound).offsets
     ends = zip((*named.inputs, *named.outputs), (*bound.inputs, *bound.outputs), strict=True)
     own = dict(ends)
-    whole = (n for n in own if evaluate_dim(offsets.get(own[n], 0), sizes) % WIDE == 0)
+    whole = (
+        n
+        for n in own
+        if evaluate_dim(offsets.get(own[n], 0), sizes) % together(named.dtype(n)) == 0
+    )
     code = _printed(
         _Same(text_of(named), named), device, env, block, frozenset(whole if aligned else ())
     )

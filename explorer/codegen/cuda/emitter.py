@@ -149,20 +149,28 @@ class Emitter:
 
     def store(self, scalars: Scalars, f: Fetch, value: str) -> None:
         """One element becomes a value."""
-        if f.buffer.level == REGISTER:
-            self.line(f"{register(f)} = {value}")
-            return
-        place = scalars.held(f)
+        in_register = f.buffer.level == REGISTER
+        self.put(scalars, f, value if in_register else encoded(value, f.buffer.dtype))
+
+    def put(self, scalars: Scalars, f: Fetch, held: str) -> None:
+        """One element becomes what is held there."""
+        place = register(f) if f.buffer.level == REGISTER else scalars.held(f)
         self._parts(scalars)
-        self.line(f"{place} = {encoded(value, f.buffer.dtype)}")
+        self.line(f"{place} = {held}")
+
+    def taken(self, scalars: Scalars, f: Fetch) -> str:
+        """The name of what memory holds of an element."""
+        (name,) = scalars.fresh(1)
+        held = scalars.held(f)
+        self._parts(scalars)
+        self.line(f"{name} = {held}")
+        return name
 
     def assign(self, scalars: Scalars, f: Fetch, expr: TileExpr) -> None:
         """One element becomes what an expression is; what is copied is not rounded."""
         match expr:
             case Fetch(b) if b.dtype == f.buffer.dtype and is_stored_otherwise(b.dtype):
-                place, value = scalars.held(f), scalars.held(expr)
-                self._parts(scalars)
-                self.line(f"{place} = {value}")
+                self.put(scalars, f, scalars.held(expr))
             case _:
                 self.store(scalars, f, self.value(scalars, expr))
 

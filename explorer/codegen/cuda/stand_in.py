@@ -275,10 +275,14 @@ class _Cuda(SimpleNamespace):
         return self.exchange(memory, at, value) if memory[at] == known else memory[at]
 
 
-def _load4(memory: Memory, at: Any) -> tuple[Any, ...]:
-    if int(at) % 4:
-        raise CheckFailed(f"a thread loads four of {memory.name} from {at} on", where=memory.name)
-    return tuple(memory[int(at) + n] for n in range(4))
+def _load(count: int) -> Callable[[Memory, Any], tuple[Any, ...]]:
+    def load(memory: Memory, at: Any) -> tuple[Any, ...]:
+        if int(at) % count:
+            what = f"a thread loads {count} of {memory.name} from {at} on"
+            raise CheckFailed(what, where=memory.name)
+        return tuple(memory[int(at) + n] for n in range(count))
+
+    return load
 
 
 def _word2(memory: Memory, at: Any) -> Any:
@@ -432,7 +436,8 @@ def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
             longlong_as_double=lambda x: np.int64(x).view(np.float64),
         ),
         "globaltimer": cuda.timer,
-        "load4": _load4,
+        "load4": _load(4),
+        "load8": _load(8),
         "word2": _word2,
         "word_of": _word_of,
         "_PAUSE": PAUSE,

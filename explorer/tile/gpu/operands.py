@@ -7,13 +7,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from explorer.ir.dtypes import ITEM_BYTES, DType
 from explorer.ir.kernel import Const, IndexValue
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr, fetches
 from explorer.ir.tile_programs.traversal import affines
 
-IN_VECTORS = frozenset({"float32"})  # what is loaded several at once; the others are rarely copied
+IN_VECTORS = frozenset({"float32", "float16", "bfloat16"})  # what is loaded several at once
 VECTOR_BYTES = 16  # that a thread loads at once at most; PTX ISA, section 9.7.9: v4.f32 of ld
+
+
+def together(dtype: DType) -> int:
+    """Elements that a thread loads at once at most."""
+    return VECTOR_BYTES // ITEM_BYTES[dtype] if dtype in IN_VECTORS else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,3 +155,19 @@ def test_it_assembles(sheet: str, dtype: str) -> None:
     assert found.spilled_bytes == 0 and "ld.shared.u32" in found.ptx and ".local" not in found.ptx
     if disassembler():
         assert "HMMA.16816.F32" in sass(found.cubin)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_16_bits_are_loaded_by_eights(dtype: str) -> None:
+    """Where these begin at a multiple: bits are copied, and no number is rounded on the way."""
+    c = batched(32, 64, 32, 1, dtype)
+    k = launched(c.kernel, {})
+    block = next(b for b in blocks(k) if dict(b.shared)["r2"] == 32 and b.threads == 64)
+    code, plain = (
+        print_block(c.kernel, A100, ENV, {}, block, aligned) for aligned in (True, False)
+    )
+    assert "load8(x0, " in code.source and "load8(" not in plain.source
+    assert all(is_right(c, each, 1) for each in (code, plain))
+    odd = batched(32, 60, 32, 1, dtype)  # rows begin at multiples of four
+    code = print_block(odd.kernel, A100, ENV, {}, blocks(launched(odd.kernel, {}))[0])
+    assert "load8(x0, " not in code.source and is_right(odd, code)

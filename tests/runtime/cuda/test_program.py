@@ -81,6 +81,29 @@ def test_more_programs_make_what_the_cpu_makes(model: str) -> None:
     check(model)
 
 
+def test_a_program_in_float16_multiplies_pieces_of_matrices() -> None:
+    """Blocks of more and of fewer warps in one kernel: all lanes of each come together."""
+
+    @explorer.trace
+    def layers(
+        x: explorer.tensor("float16", 64, 80),  # type: ignore[valid-type]
+        w: explorer.tensor("float16", 80, 96),  # type: ignore[valid-type]
+        v: explorer.tensor("float16", 96, 40),  # type: ignore[valid-type,no-untyped-def]
+    ):
+        return explorer.np.maximum(x @ w, 0) @ v
+
+    c = explorer.compile(layers, target="cuda-sim")
+    program = c.device_program(units=UNITS)
+    assert program.source.count("= mma_float16(") > 2
+    rng = np.random.default_rng(0)
+    shapes = {"x": (64, 80), "w": (80, 96), "v": (96, 40)}
+    given = {n: (rng.standard_normal(s) / 4).astype(np.float16) for n, s in shapes.items()}
+    (want,) = explorer.evaluate(c.model.program, given).values()
+    for seed in range(2):
+        (got,) = ProgramRun(program, StandIn(UNITS, seed)).run(given).values()
+        np.testing.assert_allclose(got.astype("f4"), want.astype("f4"), 4e-3, 4e-3)
+
+
 def test_equal_texts_of_other_types_are_other_code() -> None:
     """Copies of numbers and of truths read alike, and lie in memory otherwise."""
 

@@ -22,10 +22,8 @@ def _multiply(context: Any, builder: Any, args: Any, dtype: str) -> Any:
     kinds = [WORD] * OPERANDS + [SINGLE] * SUMS
     function = ir.FunctionType(ir.LiteralStructType([SINGLE] * SUMS), kinds)
     places = ",".join(["=f"] * SUMS + ["r"] * OPERANDS + ["f"] * SUMS)
-    # All lanes come to it: it stays where it stands, as what has side effects.
-    made = builder.call(
-        ir.InlineAsm(function, MULTIPLY.format(dtype), places, side_effect=True), args
-    )
+    asm = ir.InlineAsm(function, MULTIPLY.format(dtype), places, side_effect=True)
+    made = builder.call(asm, args, attrs=("convergent", "nounwind"))  # all lanes come to it
     parts = [builder.extract_value(made, n) for n in range(SUMS)]
     return context.make_tuple(builder, types.UniTuple(types.float32, SUMS), parts)
 

@@ -10,22 +10,35 @@ from llvmlite import ir
 from numba.core.types import UniTuple
 from numba.cuda.extending import intrinsic
 
-TOGETHER = 4
-ALIGNED_BYTES = 16  # of float32: PTX ISA, section 9.7.9, ld
+WORDS, ALIGNED_BYTES = 4, 16  # of a load; PTX ISA, section 9.7.9, ld
+
+
+def _load(kind: Any, count: int) -> Any:
+    """So many elements of an array of a type, as a tuple of them, and what makes the code."""
+    found = UniTuple(kind.dtype, count)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        held = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(held.data, [args[1]])
+        words = ir.VectorType(ir.IntType(32), WORDS)  # of other types LLVM makes several loads
+        loaded = builder.load(builder.bitcast(place, words.as_pointer()), align=ALIGNED_BYTES)
+        loaded = builder.bitcast(loaded, ir.VectorType(held.data.type.pointee, count))
+        numbers = (ir.Constant(ir.IntType(32), n) for n in range(count))
+        parts = [builder.extract_element(loaded, n) for n in numbers]
+        return context.make_tuple(builder, found, parts)
+
+    return found, code
 
 
 @intrinsic
 def load4(context: Any, array: Any, at: Any) -> Any:
     """The four float32 of a flat array from an index on, which begin at a multiple of 16 bytes."""
-    kind = UniTuple(array.dtype, TOGETHER)
+    found, code = _load(array, 4)
+    return found(array, at), code
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        held = context.make_array(signature.args[0])(context, builder, args[0])
-        place = builder.gep(held.data, [args[1]])
-        wide = ir.VectorType(held.data.type.pointee, TOGETHER).as_pointer()
-        found = builder.load(builder.bitcast(place, wide), align=ALIGNED_BYTES)
-        numbers = (ir.Constant(ir.IntType(32), n) for n in range(TOGETHER))
-        parts = [builder.extract_element(found, n) for n in numbers]
-        return context.make_tuple(builder, kind, parts)
 
-    return kind(array, at), code
+@intrinsic
+def load8(context: Any, array: Any, at: Any) -> Any:
+    """The same of eight elements of 16 bits."""
+    found, code = _load(array, 8)
+    return found(array, at), code

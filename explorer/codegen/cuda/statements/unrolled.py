@@ -11,13 +11,13 @@ from explorer.codegen.cuda.emitter import Emitter, inside
 from explorer.codegen.cuda.expressions import Scalars
 from explorer.codegen.cuda.statements.reductions import combined
 from explorer.ir.affine import Affine, var
+from explorer.ir.dtypes import is_stored_otherwise
 from explorer.ir.tile_programs.elements import Fetch
 from explorer.ir.tile_programs.statements import Map, Reduce, Span
 from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
-from explorer.tile.gpu.operands import IN_VECTORS
+from explorer.tile.gpu.operands import together
 
-WIDE = 4  # float32 that are loaded at once
 MOST_LOADED = 16  # points of a map whose values are in registers together; chosen
 NONE: Mapping[str, Affine] = MappingProxyType({})
 Values = dict[str, Affine]
@@ -35,14 +35,18 @@ def unrolled_map(e: Emitter, s: Map) -> None:
         return
     if points <= MOST_LOADED and not any(x.clip_low or x.clip_high for x in s.spans):
         made: list[tuple[Scalars, Fetch, str]] = []
+        copied = s.expr if isinstance(s.expr, Fetch) and is_copied(s, s.expr) else None
 
         def load(scalars: Scalars, at: Values) -> None:
-            value = e.value(scalars, substitute(s.expr, at))
+            if copied is not None:
+                value = e.taken(scalars, moved(copied, at))
+            else:
+                value = e.value(scalars, substitute(s.expr, at))
             made.append((scalars, moved(s.target, at), value))
 
         each(e, s.spans, load)
         for scalars, target, value in made:
-            e.store(scalars, target, value)
+            (e.put if copied is not None else e.store)(scalars, target, value)
         return
 
     def point(scalars: Scalars, at: Values) -> None:
@@ -51,19 +55,27 @@ def unrolled_map(e: Emitter, s: Map) -> None:
     each(e, s.spans, point)
 
 
+def is_copied(s: Map, source: Fetch) -> bool:
+    """Whether elements are copied that are not stored as they are computed with: as they are."""
+    dtype = s.target.buffer.dtype
+    return source.buffer.dtype == dtype and is_stored_otherwise(dtype)
+
+
 def is_vector(s: Map, multiples: Mapping[str, int]) -> bool:
     """Whether the points of the last axis are neighbours in memory that are loaded at once, from a
     multiple of their number on if their tensor begins at one; variables may be `multiples` of a
     number themselves.
     """
     match s:
-        case Map(expr=Fetch(buffer, offset, ()), spans=(*_, last)) if last.size == WIDE:
-            in_memory = buffer.kind in ("input", "constant") and buffer.dtype in IN_VECTORS
+        case Map(expr=Fetch(buffer, offset, ()), spans=(*_, last)):
+            wide, dtype = together(buffer.dtype), s.target.buffer.dtype
+            in_memory = buffer.kind in ("input", "constant") and buffer.dtype == dtype
             begin = offset.substitute({last.axis: last.base})
             steps = (*(f * multiples.get(name, 1) for name, f in begin.terms), begin.const)
             plain = not any(x.clip_low or x.clip_high for x in s.spans)
-            whole = all(isinstance(n, int) and n % WIDE == 0 for n in steps)
-            return plain and in_memory and offset.factor(last.axis) == 1 and whole
+            whole = all(isinstance(n, int) and n % wide == 0 for n in steps)
+            beside = wide == last.size > 1 and offset.factor(last.axis) == 1
+            return plain and in_memory and beside and whole
     return False
 
 
@@ -74,14 +86,14 @@ def vector_map(e: Emitter, s: Map, source: Fetch) -> None:
 
     def load(scalars: Scalars, at: Values) -> None:
         first = moved(source, {**at, last.axis: last.base.substitute(at)})
-        names = e.loaded(scalars, first, WIDE)
+        names = e.loaded(scalars, first, together(source.buffer.dtype))
         for n, name in enumerate(names):
             target = moved(s.target, {**at, last.axis: last.base.substitute(at) + n})
             made.append((scalars, target, name))
 
     each(e, tuple(rows), load)
     for scalars, target, name in made:
-        e.store(scalars, target, name)
+        e.put(scalars, target, name)
 
 
 def unrolled_reduce(e: Emitter, s: Reduce) -> None:

@@ -24,7 +24,7 @@ from explorer.ir.tile_programs.traversal import dealt, threads_of, with_element,
 from explorer.tile.gpu.banks.asked import Inside, asked_of, axes_of, is_shared, walked
 from explorer.tile.gpu.banks.policy import Copy, Lanes, Layout, layouts
 from explorer.tile.gpu.distribute import copied
-from explorer.tile.gpu.operands import IN_VECTORS, VECTOR_BYTES, operands, step_along
+from explorer.tile.gpu.operands import operands, step_along, together
 from explorer.tile.verify import room_bytes, shared_bytes
 
 Chosen: TypeAlias = Mapping[str, tuple[Buffer, Layout]]  # by name: the array as it is then
@@ -100,7 +100,7 @@ def _wide(expr: TileExpr, around: tuple[Inside, ...], grid: Sequence[Grid]) -> i
     last = around[-1].span
     if not isinstance(expr, Fetch) or expr.dynamic or last.clip_low or last.clip_high:
         return 1
-    wide = VECTOR_BYTES // ITEM_BYTES[expr.buffer.dtype]
+    wide = together(expr.buffer.dtype)
     begins = [*around[:-1], replace(around[-1], span=replace(last, size=1))]
     rest, left = list[object](), expr.offset
     for x in reversed(begins):
@@ -110,7 +110,7 @@ def _wide(expr: TileExpr, around: tuple[Inside, ...], grid: Sequence[Grid]) -> i
     tiles = {g.variable: g.tile for g in grid}
     numbers = (*rest, *(f * tiles.get(name, 1) for name, f in left.terms), left.const, last.size)
     whole = all(isinstance(n, int) and n % wide == 0 for n in numbers)
-    return wide if whole and expr.buffer.dtype in IN_VECTORS else 1
+    return wide if whole else 1
 
 
 def _of(s: Statement, around: tuple[Inside, ...], chosen: Chosen, threads: int) -> Statement:
