@@ -156,11 +156,16 @@ def _depth(r: Reduce, block: Block, device: Device) -> Span | None:
     x = next((x for x in r.over if x.axis == block.matrix[2]), None)
     if x is None or not is_uncut(x):
         return None
-    if int(x.size) % DEPTH == 0:
+    if int(x.size) % _whole_pieces(dict(block.shared).get(x.axis, int(x.size)), x) == 0:
         return x
     read = operands(r.expr)
     every = len(read) == len(dict.fromkeys(fetches(r.expr)))  # the others have no more room
     return x if every and all(_zero_past(o, x) for o in read) else None
+
+
+def _whole_pieces(size: int, x: Span) -> int:
+    """So much of an axis, up to all of it, in whole pieces."""
+    return -(-min(size, int(x.size)) // DEPTH) * DEPTH
 
 
 def _zero_past(o: Operand, x: Span) -> TileExpr | None:
@@ -190,7 +195,7 @@ def _chunks(
         extent = int(x.size)
         size = min(sizes.get(x.axis, extent), extent)
         if x == depth:
-            size = -(-size // DEPTH) * DEPTH
+            size = _whole_pieces(size, x)
         if size >= extent:
             inner.append(replace(x, size=size))
             continue

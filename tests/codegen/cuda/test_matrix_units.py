@@ -22,10 +22,11 @@ from explorer.errors import CheckFailed
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import numpy_dtype
 from explorer.roller.thread_block import launched
-from tests.codegen.cases import ENV, Case, linear
+from explorer.roller.tiles.shared_sums import sharing
+from tests.codegen.cases import ENV, Case, conv, linear
 from tests.codegen.cuda.launched import is_right
 from tests.tile.gpu.banks.test_pad_banks import by_steps, counted
-from tests.tile.gpu.products import A100, CASES, batched, blocks, narrow
+from tests.tile.gpu.products import A100, CASES, batched, behind, blocks, narrow
 
 DTYPES = ("float16", "bfloat16")
 EACH = 6  # blocks of a case, drawn
@@ -45,6 +46,18 @@ def test_printed_blocks_make_what_the_kernel_is(c: Case) -> None:
         assert is_right(c, code, seed), block
 
 
+@pytest.mark.parametrize("shape", [(32, 48, 24), (37, 32, 20), (18, 50, 12), (64, 40, 40)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_factor_may_be_made_in_the_block(shape: tuple[int, int, int], dtype: str) -> None:
+    """It has no room for rows, or for what is summed, past its ends: then threads multiply."""
+    c = behind(*shape, dtype)
+    found = codes(c, 3)
+    assert all(is_right(c, code) for _, code in found)
+    least = min(blocks(launched(c.kernel, {})), key=lambda b: (b.threads, b.shared, b.register))
+    source = print_block(c.kernel, A100, ENV, {}, least).source
+    assert ("= mma_" in source) == (shape[0] % 16 == shape[1] % 16 == 0)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_products_of_whole_numbers_are_exact(dtype: str, seed: int) -> None:
@@ -59,6 +72,24 @@ def test_random_products_of_whole_numbers_are_exact(dtype: str, seed: int) -> No
     x, w = (rng.integers(-4, 5, c.kernel.shape(t)).astype(numpy_dtype(dtype)) for t in ("x", "w"))
     (y,) = launch(code, c.kernel, (x, w), {}, seed)
     np.testing.assert_array_equal(y, x.astype("f4") @ w.astype("f4"))
+
+
+@pytest.mark.parametrize(
+    "c",
+    [narrow(linear(20, 64, 24, "relu", {})), narrow(conv(4, 10, 32, 8, 3, 1, 1))],
+    ids=lambda c: c.name,
+)
+def test_warps_share_sums(c: Case) -> None:
+    """Each multiplies pieces of its part of what is summed; then the parts are added."""
+    k = launched(c.kernel, {})
+    reduced = {a.name: int(a.extent) for a in k.computes[0].reduce}
+    found = 0
+    for block in blocks(k)[:3]:
+        for near in sharing(block, reduced, A100):
+            code = print_block(c.kernel, A100, ENV, {}, near)
+            found += bool(near.parts) and "= mma_" in code.source
+            assert is_right(c, code, found), near
+    assert found > 2
 
 
 WRONG: tuple[Callable[[str], str], ...] = (

@@ -88,7 +88,7 @@ def test_a_program_in_float16_multiplies_pieces_of_matrices() -> None:
     def layers(
         x: explorer.tensor("float16", 64, 80),  # type: ignore[valid-type]
         w: explorer.tensor("float16", 80, 96),  # type: ignore[valid-type]
-        v: explorer.tensor("float16", 96, 40),  # type: ignore[valid-type,no-untyped-def]
+        v: explorer.tensor("float16", 96, 40),  # type: ignore[valid-type]
     ):
         return explorer.np.maximum(x @ w, 0) @ v
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from explorer.devices.catalogue import device
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Block, Tiling
-from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, axes, rewrite
+from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes, rewrite
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.thread_block import all_axes
 from explorer.roller.tiles.matrix_pieces import matrix_blocks
@@ -62,3 +62,23 @@ def blocks(k: Kernel) -> list[Block]:
     """All that Roller weighs of pieces of matrices, for a kernel in normal form."""
     c = heaviest(k, {})
     return [b for b, _ in matrix_blocks(k, c, A100, (all_axes(k),))]
+
+
+def behind(rows: int, depth: int, columns: int, dtype: str) -> Case:
+    """A product whose left factor is made in the block, as behind a softmax."""
+    i, j, k = Axis("i", rows), Axis("j", columns), Axis("k", depth)
+    a = axes("a", (rows, depth))
+    wide = Apply("cast_float32", (at("x", a),))
+    made = Compute("p", a, Apply(f"cast_{dtype}", (Apply("tanh", (wide,)),)))
+    sides = (at("p", (i, k)), at("w", (k, j)))
+    product = Apply("mul", tuple(Apply("cast_float32", (s,)) for s in sides))
+    shapes = {"x": (rows, depth), "w": (depth, columns), "p": (rows, depth)}
+    tensors = tuple(TensorSpec(n, shape, dtype) for n, shape in shapes.items())
+    kernel = Kernel(
+        "behind",
+        (*tensors, TensorSpec("y", (rows, columns))),
+        (made, Compute("y", (i, j), product, (k,), "sum")),
+        ("x", "w"),
+        ("y",),
+    )
+    return Case(f"behind {rows}x{depth}x{columns} {dtype}", kernel, Tiling())
