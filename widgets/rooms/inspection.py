@@ -24,8 +24,8 @@ from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
 from widgets.model.on_show import Walls
 from widgets.roller.rolled import timed_words
-from widgets.roller.thread_blocks import Weighed, thread_blocks
 from widgets.rooms import why_nots
+from widgets.rooms.thread_blocks import Weighed, thread_blocks
 from widgets.rooms.why_nots import Act
 from widgets.welder import tile_graph
 
@@ -128,8 +128,7 @@ def _thread_blocks(
     chosen = " and ".join(w.candidate.label for w in blocks if w.on)
     told = (
         _algorithm(algorithm),
-        f"The wall took thread blocks of {chosen}; "
-        f"{count_text(len(blocks), 'grid')} of them were left by their prices alone.",
+        f"The wall took thread blocks of {chosen}, out of {len(blocks)} that were priced in full.",
     )
     return {
         "sentence": " ".join(filter(None, told)),

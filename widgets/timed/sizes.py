@@ -18,6 +18,7 @@ from widgets.model.knobs import Setting, stops
 TILE, PROGRAMS, TASKS = "another tile", "another number of programs", "another number of tasks"
 KINDS = (TILE, PROGRAMS, TASKS)  # the first that changes is what a break is called
 LEAST_PLANS, MOST_PLANS, CALLS = 12, 64, 1200  # so many plans, fewer where there are many calls
+GRID_CALLS = 8  # calls that take as long to plan as one whose thread blocks are weighed; measured
 BETWEEN = 1  # sizes between two stops
 SECONDS = 0.1  # of each size that is measured
 LONGEST_US = 5e5  # of a run that is measured
@@ -78,7 +79,8 @@ class SizeRows:
 def data(now: Setting, symbol: str, measured: Sequence[tuple[int, Measurement]] = ()) -> SizeRows:
     """The cost over a symbol's sizes, and every break that was found."""
     c = now.compiled
-    most = max(LEAST_PLANS, min(MOST_PLANS, CALLS // max(1, len(c.program.kernel_calls))))
+    calls = len(c.program.kernel_calls) * (GRID_CALLS if c.device.kind == "gpu" else 1)
+    most = max(LEAST_PLANS, min(MOST_PLANS, CALLS // max(1, calls)))
     known = dict[int, PlannedSize]()
     for size in sampled(now, symbol)[:most]:
         _plan(now, symbol, size, known)
