@@ -111,7 +111,7 @@ class _Dealt:
         if s.form == MATRIX and isinstance(s, Reduce):
             found = fragments(s, [x.span.axis for x in self.loops])
             words = (prod(int(x.size) for x in f.spans[:-1]) for f in (found.rows, found.columns))
-            return self.own + sum(words)
+            return self.own + 2 * sum(words)  # the next ones come while these are multiplied
         if s.form != UNROLLED or not isinstance(s, Reduce):
             return 0
         sizes = {x.axis: int(x.size) for x in s.spans}

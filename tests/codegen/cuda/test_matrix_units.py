@@ -21,6 +21,8 @@ from explorer.devices.catalogue import device
 from explorer.errors import CheckFailed
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import numpy_dtype
+from explorer.rammer.sheets import pair_of
+from explorer.roller.grids import grids
 from explorer.roller.thread_block import launched
 from explorer.roller.tiles.shared_sums import sharing
 from tests.codegen.cases import ENV, Case, conv, linear
@@ -202,3 +204,16 @@ def test_rows_of_16_bits_are_loaded_by_eights(dtype: str) -> None:
     odd = batched(32, 60, 32, 1, dtype)  # rows begin at multiples of four
     code = print_block(odd.kernel, A100, ENV, {}, blocks(launched(odd.kernel, {}))[0])
     assert "load8(x0, " not in code.source and is_right(odd, code)
+
+
+@pytest.mark.parametrize("sheet", ["a100", "h100"])
+def test_a_unit_holds_as_many_blocks_as_is_planned(sheet: str) -> None:
+    """By the registers that the assembler takes: a lane has the words of two steps."""
+    gpu = device(sheet)
+    if why := why_not(gpu):
+        pytest.skip(why)
+    kernel = narrow(linear(2048, 2048, 2048, "none", {})).kernel
+    best = pair_of(grids(launched(kernel, {}), gpu), gpu).fastest
+    found = assemble(print_block(kernel, gpu, ENV, {}, best.block), gpu)
+    assert best.block is not None and best.block.matrix
+    assert found.occupancy.blocks >= best.resident(gpu)
