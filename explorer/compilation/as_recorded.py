@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import prod
+from collections.abc import Callable
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Block, Chosen
-from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.normal import stores
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import Sizes, evaluate_dim
+from explorer.ir.shapes.dims import Sizes
 from explorer.measure.recorded_run import RecordedRun
-from explorer.roller.construct.expression import heaviest
 from explorer.roller.thread_block import launched
-from explorer.tile.gpu.matrix_units import ROWS
+from explorer.roller.tiles.possible_block import impossible
 
 
 def blocks_of(
@@ -29,34 +25,6 @@ def blocks_of(
     for b in program.kernel_calls:
         found = kept.get(b.name, ())
         of = launched(b.kernel_call.kernel, ran) if found else None
-        if of is not None and all(could_be(each, of, device) for each in found):
+        if of is not None and not any(impossible(x, of, device) for x in found):
             blocks[b.name] = found
     return (lambda sizes: blocks if dict(sizes) == ran else {}) if blocks else None
-
-
-def could_be(block: Block, kernel: Kernel, device: Device) -> bool:
-    """Whether a kernel of fixed extents has the axes of a block, and a device so many threads."""
-    main = heaviest(kernel, {})
-    out, own, reduced = (
-        {a.name: evaluate_dim(a.extent, {}) for a in axes}
-        for axes in (stores(kernel)[-1].axes, (*main.axes, *main.reduce), main.reduce)
-    )
-    parts = (
-        (block.tile, out),
-        (block.register, own),
-        (block.shared, reduced),
-        (block.parts, reduced),
-    )
-    return (
-        block.threads <= device.block_threads
-        and prod(n for _, n in block.register) <= device.thread_registers
-        and all(n <= _most(a, axes, block) for sizes, axes in parts for a, n in sizes)
-        and all(a in axes for sizes, axes in parts for a, _ in sizes)
-        and all(a in own for a in block.matrix)
-    )
-
-
-def _most(axis: str, extents: Mapping[str, int], block: Block) -> int:
-    """Elements along an axis: as many as there are, of pieces of matrices whole ones."""
-    extent = max(1, extents.get(axis, 0))
-    return -(-extent // ROWS) * ROWS if axis in block.matrix else extent

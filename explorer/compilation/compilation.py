@@ -205,8 +205,17 @@ class Compilation:
             self.device,
             poisoned=self.check,
             donated=self.donate,
-            blocks=self._chosen,
+            blocks=self._chosen or self._by_hand(),
         )
+
+    def _by_hand(self) -> Callable[[Sizes], Chosen] | None:
+        """The thread blocks of `roller.blocks`, which Roller has checked under the hints."""
+        blocks = dict(self.options.roller.blocks)
+        if not blocks:
+            return None
+        from explorer.compilation.weighed_blocks import set_by_hand
+
+        return lambda sizes: set_by_hand(self.program, blocks, sizes)
 
     @property
     def donated(self) -> dict[str, str]:

@@ -61,14 +61,22 @@ def bound_normal(kernel: Kernel, sizes: Sizes) -> Kernel:
 def in_own_names(block: Block, bound: Kernel) -> Block:
     """A block of `launched` for the kernel in normal form that it is the canonical form of."""
     _, axes = canonical(bound)
-    back = {new: old for old, new in axes.items()}
+    return _renamed(block, {new: old for old, new in axes.items()})
+
+
+def in_launched_names(block: Block, bound: Kernel) -> Block:
+    """A block of a kernel in normal form for the canonical form of it."""
+    return _renamed(block, canonical(bound)[1])
+
+
+def _renamed(block: Block, names: Mapping[str, str]) -> Block:
     return replace(
         block,
-        tile=tuple((back[a], n) for a, n in block.tile),
-        register=tuple((back[a], n) for a, n in block.register),
-        shared=tuple((back[a], n) for a, n in block.shared),
-        parts=tuple((back[a], n) for a, n in block.parts),
-        matrix=tuple(back[a] for a in block.matrix),
+        tile=tuple((names[a], n) for a, n in block.tile),
+        register=tuple((names[a], n) for a, n in block.register),
+        shared=tuple((names[a], n) for a, n in block.shared),
+        parts=tuple((names[a], n) for a, n in block.parts),
+        matrix=tuple(names[a] for a in block.matrix),
     )
 
 

@@ -10,7 +10,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Tiling, TilingDecision
+from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
@@ -20,14 +20,18 @@ from explorer.ir.stage import Stage
 from explorer.passes.pipeline.own_policy import Asked
 from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
 from explorer.roller.efficient import efficient
+from explorer.roller.grids import grids_of
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 from explorer.roller.own_answer import own_candidates
 from explorer.roller.policy import refined, weighed_inside
 from explorer.roller.remembered import best_tiling, best_tilings
+from explorer.roller.thread_block import bound_normal
 from explorer.roller.tiles.cuts import Cut
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
+from explorer.roller.tiles.possible_block import impossible
 from explorer.roller.tiles.weigh import label_of, refusal, weigh
 from explorer.roller.well_formed import in_numbers
+from explorer.tile.gpu.block import unserved
 
 MOST_TILINGS = 10_000  # that can be asked for; chosen
 MOST_MEASURED_TILINGS = 100  # that can be asked for; chosen
@@ -36,14 +40,19 @@ MOST_MEASURED_TILINGS = 100  # that can be asked for; chosen
 @dataclass(frozen=True, slots=True)
 class Options:
     """What Roller may be told. `policy` is a name of `POLICIES`, or a function; `pinned` sets
-    tilings by hand: ((binding, tiling), ...). `measure`: so many of the best candidates by the
-    model are compiled and timed on this machine, and the fastest is taken; 0: none.
+    tilings by hand: ((binding, tiling), ...), and `blocks`, on the data sheet of a GPU, the thread
+    blocks that the wall else chooses, in the names of the kernel's axes. `measure`: so many of the
+    best candidates by the model are compiled and timed on this machine, and the fastest is taken;
+    0: none.
     """
 
     policy: str | Policy = option(DEFAULT, PolicyOf("roller", POLICIES), "how tiles are chosen")
     top_k: int = option(10, Whole(1, MOST_TILINGS), "tiles that are weighed")
     pinned: tuple[tuple[str, Tiling], ...] = option(
         (), Rows((str, Tiling), "pairs of a binding and a Tiling"), "tiles set by hand"
+    )
+    blocks: tuple[tuple[str, Block], ...] = option(
+        (), Rows((str, Block), "pairs of a binding and a Block"), "thread blocks set by hand"
     )
     measure: int = option(
         0, Whole(0, MOST_MEASURED_TILINGS), "of the best tiles, so many are timed; 0: none"
@@ -69,9 +78,9 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
     """After: every kernel is in normal form and has a tiling; its losing candidates stand in the
     decisions.
 
-    Raises BadOption where a pinned tiling breaks a rule.
+    Raises BadOption where a pinned tiling, or a thread block, breaks a rule.
     """
-    pinned = dict(options.pinned)
+    pinned, blocks = dict(options.pinned), dict(options.blocks)
     known: dict[tuple[Kernel, Cut], tuple[Candidate[Tiling], ...]] = {}  # under canonical names
     planned = _planned(program)
     decisions: list[TilingDecision] = []
@@ -82,6 +91,8 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
             return binding
         kernel = normalise(call.kernel)
         name = binding.name
+        if name in blocks:
+            _check_block(blocks[name], call.kernel, name, device, program.env)
         named, axes = canonical(kernel)
         cut = tuple((axes[a], n) for a, n in planned.get(name, ()) if a in axes)
         if (named, cut) not in known:
@@ -171,6 +182,18 @@ def _under_names(
         tiling = renamed_tiling(c.value, names)
         out.append(replace(c, value=tiling, label=label_of(tiling)))
     return tuple(out)
+
+
+def _check_block(block: Block, kernel: Kernel, name: str, device: Device, env: ShapeEnv) -> None:
+    if device.kind != "gpu":
+        what = f"{name} has no thread blocks on {device.name}"
+        raise BadOption(what, where=name, try_="roller.pinned, or the data sheet of a GPU")
+    bound = bound_normal(kernel, env.hints)
+    why = unserved(bound) or impossible(block, bound, device)
+    if not why and not grids_of(bound, device, (block,)):
+        why = f"{device.name} has no room for it"
+    if why:
+        raise BadOption(f"the thread block of {name} is not legal: {why}", where=name)
 
 
 def _pinned(

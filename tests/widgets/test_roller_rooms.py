@@ -352,19 +352,27 @@ def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Sessi
     assert not own.asks and "choose a GPU" in bank_map_picture.caption(own)
 
 
-def test_the_inspector_of_a_gpu_tells_of_thread_blocks() -> None:
-    """Of those that the wall took, which no knob turns: they are its own to choose."""
+def test_the_inspector_of_a_gpu_tells_of_thread_blocks_and_the_knob_sets_them() -> None:
     session = widgets.explore("zoo:tiny_skip", target="h100").session
     wall = session.walls.planned
     assert wall is not None
     op = session.house.order[wall.calls[0].ops[0]]
     session.answer("focus", {"op": op})
-    found = session.answer("operator", {"op": op})
-    tile = found["tile"]
+    tile = session.answer("operator", {"op": op})["tile"]
     assert tile["axes"] == "thread block" and "The wall took thread blocks of " in tile["sentence"]
     taken = [c for c in tile["candidates"] if c["on"]]
     assert taken and taken[0]["note"] == "chosen" and taken[0]["label"] in tile["sentence"]
     for c in tile["candidates"]:
-        assert c["us"] == pytest.approx(sum(us for _, us in c["terms"])) and c["index"] == -1
+        assert c["us"] == pytest.approx(sum(us for _, us in c["terms"]))
+    other = next(c for c in tile["candidates"] if not c["on"])
+    session.answer("turn", {"knob": "tile", "index": other["index"]})
     knob = next(k for k in session.knobs() if k.name == "tile")
-    assert knob.labels == ("by the wall",)
+    assert knob.labels[0] == "by the wall" and knob.labels[knob.now] == other["label"]
+    found = session.answer("operator", {"op": op})["tile"]
+    assert f"You set thread blocks of {other['label']}" in found["sentence"]
+    assert [c["label"] for c in found["candidates"] if c["on"]] == [other["label"]]
+    session.answer("undo", {})
+    assert session.answer("operator", {"op": op})["tile"] == tile
+    fields = session.answer("tuning", {"op": op})["fields"]
+    with pytest.raises(BadOption, match="h100 runs thread blocks, and none is made of this tile"):
+        session.answer("take", {"op": op, "fields": fields})

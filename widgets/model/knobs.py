@@ -11,7 +11,7 @@ from typing import Any
 from explorer.errors import BadOption
 from explorer.grinder import SCHEDULES
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import SymbolBound, symbols_of
 from explorer.ir.stage import Stage
@@ -28,6 +28,7 @@ from widgets.model.own_knobs import PREFIX, own_knobs
 from widgets.model.step_knobs import PLACE, SWITCH, step_knobs
 
 OFF = "off"
+BY_THE_WALL = "by the wall"
 SIZE = "size "  # of a symbol
 MOST_TILES = 12
 MOST_CALLS = 250  # of kernels that are planned at once, in some 1.5 s; chosen
@@ -164,13 +165,17 @@ def with_code(now: Setting) -> Setting:
     return replace(now, compiled=now.compiled.with_options(until=Stage.EMITTED))
 
 
-def with_tile(now: Setting, binding: str, tiling: Tiling | None) -> Setting:
+def with_tile(now: Setting, binding: str, tiling: Tiling | Block | None) -> Setting:
     """The setting with a kernel's tile pinned, or left to Roller again."""
     return _planned(now, **_pinned(now, binding, tiling))
 
 
-def _pinned(now: Setting, binding: str, tiling: Tiling | None) -> dict[str, Any]:
+def _pinned(now: Setting, binding: str, tiling: Tiling | Block | None) -> dict[str, Any]:
     roller = now.compiled.options.roller
+    if now.compiled.device.kind == "gpu":
+        left = tuple(p for p in roller.blocks if p[0] != binding)
+        taken = ((binding, tiling),) if tiling is not None else ()
+        return {"roller": replace(roller, blocks=(*left, *taken))}
     others = tuple(p for p in roller.pinned if p[0] != binding)
     mine = ((binding, tiling),) if tiling is not None else ()
     return {"roller": replace(roller, pinned=(*others, *mine))}
@@ -271,10 +276,9 @@ def _name(policy: object) -> str:
 
 
 def _tile(now: Setting, pinned: Setting, op: str, label: str) -> Knob:
-    if now.compiled.device.kind == "gpu":
-        hint = "the wall chooses among thread blocks: the inspector has them"
-        return Knob("tile", "tile", "choice", (("", None),), ("by the wall",), 0, hint=hint)
     binding, candidates = candidates_of(now.compiled, op)
+    if now.compiled.device.kind == "gpu":
+        return _thread_block(now, pinned, binding, label or op)
     legal = [c for c in candidates if not c.refused][:MOST_TILES]
     if not legal:
         return Knob("tile", "tile", "choice", (("", None),), ("none selected",), 0)
@@ -291,6 +295,26 @@ def _tile(now: Setting, pinned: Setting, op: str, label: str) -> Knob:
         _position(values, (binding, chosen.chosen if chosen else None)) or 0,
         _position(values, (binding, first.chosen)) if first else None,
         "the best by Roller's model first",
+    )
+
+
+def _thread_block(now: Setting, pinned: Setting, binding: str, label: str) -> Knob:
+    """Of a GPU's data sheet: whichever the wall takes, or one of those that it chooses from."""
+    weighed = now.compiled.weighed_blocks(binding, dict(now.sizes)) if binding else ()
+    if not weighed:
+        return Knob("tile", "tile", "choice", (("", None),), (BY_THE_WALL,), 0)
+    by_hand, first = (dict(s.compiled.options.roller.blocks).get(binding) for s in (now, pinned))
+    weighed = tuple(c for n, c in enumerate(weighed) if n < MOST_TILES or c.value == by_hand)
+    values = ((binding, None), *((binding, c.value) for c in weighed))
+    return Knob(
+        "tile",
+        f"thread block of {label}",
+        "choice",
+        values,
+        (BY_THE_WALL, *(c.label for c in weighed)),
+        _position(values, (binding, by_hand)) or 0,
+        _position(values, (binding, first)),
+        "the one that is done first where it is alone in front",
     )
 
 

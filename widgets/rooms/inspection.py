@@ -41,7 +41,7 @@ def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[s
     decision, algorithm = decisions.tiling(call), decisions.algorithm(call)
     blocks = thread_blocks(now, call)
     tile = (
-        _thread_blocks(blocks, algorithm)
+        _thread_blocks(blocks, algorithm, call in dict(now.compiled.options.roller.blocks))
         if blocks
         else _tile(operator, binding, decision, algorithm, walls)
     )
@@ -106,13 +106,13 @@ def _sizes(blocks: Sequence[Weighed], decision: TilingDecision | None) -> str:
 
 
 def _thread_blocks(
-    blocks: Sequence[Weighed], algorithm: AlgorithmDecision | None
+    blocks: Sequence[Weighed], algorithm: AlgorithmDecision | None, by_hand: bool
 ) -> dict[str, Any]:
     """On a data sheet: those that were weighed, with those of the wall, which holds others beside
     them and need not take the one that is done first alone.
     """
     base = next((w.candidate.cost_us for w in blocks if w.on), 0.0)
-    shown = [w for n, w in enumerate(blocks) if w.on or n < SHOWN]
+    shown = [(n, w) for n, w in enumerate(blocks) if w.on or n < SHOWN]
     rows = [
         {
             "label": w.candidate.label,
@@ -120,15 +120,16 @@ def _thread_blocks(
             "terms": [list(t) for t in w.candidate.terms],
             "refused": "",
             "on": w.on,
-            "index": -1,
+            "index": 1 + n,  # behind the knob's first value, which leaves it to the wall
             "note": "chosen" if w.on else f"{w.candidate.cost_us / base - 1 if base else 0:+.0%}",
         }
-        for w in shown
+        for n, w in shown
     ]
     chosen = " and ".join(w.candidate.label for w in blocks if w.on)
+    who = "You set" if by_hand else "The wall took"
     told = (
         _algorithm(algorithm),
-        f"The wall took thread blocks of {chosen}, out of {len(blocks)} that were priced in full.",
+        f"{who} thread blocks of {chosen}, out of {len(blocks)} that were priced in full.",
     )
     return {
         "sentence": " ".join(filter(None, told)),

@@ -45,14 +45,26 @@ class SheetTimes:
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
         """The grids that a call could be launched with under a binding."""
+        blocks = tuple(self._chosen(sizes).get(operator.binding, ()))
+        return self._of(operator, sizes, blocks) or self.weighed(operator, sizes)
+
+    def weighed(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
+        """The same where nothing was chosen before."""
+        return self._of(operator, sizes, ())
+
+    def _of(
+        self, operator: OperatorTask, sizes: Sizes, blocks: tuple[Block, ...]
+    ) -> tuple[ThreadBlocks, ...]:
         key = (operator.call.kernel, tuple(sorted(sizes.items())))
         if key not in self._named:
             self._named[key] = launched(operator.call.kernel, sizes)
-        kernel, blocks = self._named[key], tuple(self._chosen(sizes).get(operator.binding, ()))
+        kernel = self._named[key]
         if (kernel, blocks) not in self._known:
-            found = grids_of(kernel, self.device, blocks, self.cold) if blocks else ()
-            found = found or remembered_grids(kernel, self.device, self.cold)
-            self._known[kernel, blocks] = found
+            self._known[kernel, blocks] = (
+                grids_of(kernel, self.device, blocks, self.cold)
+                if blocks
+                else remembered_grids(kernel, self.device, self.cold)
+            )
         return self._known[kernel, blocks]
 
     def facts(
