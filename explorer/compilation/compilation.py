@@ -586,4 +586,6 @@ class Compilation:
             decision,
             asked,
             group.steps if group else (),
+            self.weighed_blocks(binding.name),
+            self.taken_blocks(binding.name),
         )

@@ -32,13 +32,20 @@ def with_block(c: Compilation, block: Block) -> Compilation:
     return c.with_options(roller=replace(c.options.roller, blocks=((name, block),)))
 
 
+def told(c: Compilation, name: str) -> list[str]:
+    """The lines of an explanation that are about thread blocks."""
+    return [x for x in str(c.explain(name)).splitlines() if " threads" in x]
+
+
 def test_it_is_what_is_planned_printed_and_simulated() -> None:
     free = explorer.compile(product(), target="cuda-sim")
     (name,) = (b.name for b in free.program.kernel_calls)
     before = free.weighed_blocks(name)
+    assert [w.label for w in before] == [x[4:].split("  ")[-1] for x in told(free, name)]
     for block in (BLOCK, before[0].value, before[-1].value):
         c = with_block(free, block)
         assert c.taken_blocks(name) == (block,)
+        assert [x[0] for x in told(c, name) if block.words in x] == [">"]
         assert {w.value for w in c.weighed_blocks(name)} == {block, *(w.value for w in before)}
         (printed,) = c.blocks
         assert printed.code is not None and printed.code.threads == block.threads
