@@ -51,6 +51,16 @@ def _same(node: onnx.NodeProto, args: Arguments) -> bool:
     return any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in node.attribute)
 
 
+def _in_padding_alone(node: onnx.NodeProto, args: Arguments) -> bool:
+    """Whether a window may touch no element: one with gaps, where there is padding."""
+    attrs = {a.name: list(a.ints) for a in node.attribute}
+    return any(n > 1 for n in attrs.get("dilations", ())) and any(attrs.get("pads", ()))
+
+
+def _sums_nothing(node: onnx.NodeProto, args: Arguments) -> bool:
+    return bool(args) and args[0].shape[-1:] == (0,)
+
+
 def _on_a_tie(node: onnx.NodeProto, args: Arguments) -> bool:
     """Whether a place to read lies halfway between two elements, up to rounding."""
     attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -98,6 +108,16 @@ DEVIATIONS = (
         ("MaxPool", "GlobalMaxPool"),
         _not_finite,
         "the largest begins as the least finite number, so a window of -infinity has that",
+    ),
+    Deviation(
+        ("MaxPool",),
+        _in_padding_alone,
+        "the largest of no element is the least finite number, which it begins as",
+    ),
+    Deviation(
+        ("QLinearMatMul",),
+        _sums_nothing,
+        "a sum of no products is not written: another value in every run",
     ),
     Deviation(
         ("Resize",),
