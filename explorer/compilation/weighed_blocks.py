@@ -22,6 +22,8 @@ def weighed_blocks(planner: Planner, binding: str, sizes: Sizes) -> tuple[Candid
     if operator is None or planner.sheet is None:
         return ()
     bound, device = bound_normal(operator.call.kernel, sizes), planner.sheet.device
+    if not bound.computes:  # it has no elements
+        return ()
     found = []
     both = (*planner.sheet.weighed(operator, sizes), *planner.sheet.of(operator, sizes))
     for g in dict.fromkeys(both):

@@ -101,3 +101,13 @@ def test_parts_of_thread_blocks_mean_the_same(m: int, k: int) -> None:
     for seed in (0, 1):
         (got,) = c.simulate(inputs, seed).values()
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("gpu", ["v100", "h100", "mi50"])
+@pytest.mark.parametrize("sizes", [(0, 16384, 8), (4, 16384, 0), (0, 0, 0), (3, 0, 2)])
+def test_what_has_no_elements_is_left_as_it_is(sizes: tuple[int, int, int], gpu: str) -> None:
+    c = explorer.compile(product(*sizes), target=gpu, until="planned")
+    (kernel,) = c.program.kernel_calls
+    if not sizes[0] * sizes[2]:
+        assert c.weighed_blocks(kernel.name) == c.taken_blocks(kernel.name) == ()
+    assert c.planned_wall().total_us >= 0 and str(c.explain(kernel.name))

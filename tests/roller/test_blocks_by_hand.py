@@ -4,7 +4,9 @@ and simulated, or a sentence says why not.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -55,6 +57,35 @@ def test_it_is_what_is_planned_printed_and_simulated() -> None:
             (got,) = c.simulate(inputs, seed).values()
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
     assert free.weighed_blocks(name) == before  # as it was
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_that_is_taken_means_the_same(seed: int) -> None:
+    """However odd: sizes that divide nothing, threads without work, chunks of one."""
+    rng = Random(seed)
+    free = explorer.compile(product(), target="cuda-sim")
+    (call,) = free.program.kernel_calls
+    (i, j), (k,) = (33, 19), (24,)
+    sizes = {"i": i, "j": j, "i_2": i, "j_2": j, "k": k}
+
+    def some(*axes: str) -> tuple[tuple[str, int], ...]:
+        return tuple((a, rng.choice((1, 2, sizes[a], rng.randint(1, sizes[a])))) for a in axes)
+
+    while True:
+        start = rng.choice([w.value for w in free.weighed_blocks(call.name)])
+        parts = {"tile": some("i", "j"), "register": some("i_2", "j_2")}
+        parts |= {"shared": some("k"), "parts": some("k")}
+        named = rng.sample(sorted(parts), rng.randint(1, 4))
+        block = replace(
+            start, threads=rng.choice((1, 7, 32, 96, 512)), **{n: parts[n] for n in named}
+        )
+        with suppress(BadOption):  # of what is too large for a thread or for the device
+            c = with_block(free, block)
+            break
+    inputs = c.random_inputs()
+    want = np.maximum(inputs["x"].astype(np.float64) @ inputs["w"], 0)
+    (got,) = c.simulate(inputs, seed).values()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ def impossible(block: Block, kernel: Kernel, device: Device) -> str:
 
 
 def _problems(block: Block, kernel: Kernel, device: Device) -> Iterator[str]:
+    if not kernel.computes:
+        yield "the kernel has no elements"
+        return
     main = heaviest(kernel, {})
     out, own, reduced = (
         {a.name: evaluate_dim(a.extent, {}) for a in axes}

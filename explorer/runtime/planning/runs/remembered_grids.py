@@ -39,8 +39,11 @@ class GridPrice:
     device: Device
 
     def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
-        """Microseconds of the grid that is done first."""
-        found = remembered_grids(launched(kernel, env.hints), self.device, cold=False)
+        """Microseconds of the grid that is done first; 0 where there are no elements."""
+        of = launched(kernel, env.hints)
+        if not of.computes:
+            return 0.0
+        found = remembered_grids(of, self.device, cold=False)
         return min(g.whole_us(self.device) for g in found)
 
 
