@@ -393,11 +393,12 @@ class Compilation:
 
     def taken_blocks(self, binding: str, sizes: Sizes | None = None) -> tuple[Block, ...]:
         """Those of them that the wall has."""
-        if self.device.kind != "gpu" or self.stage < Stage.PLANNED:
+        chosen = self.chosen_blocks(sizes)
+        if not chosen:
             return ()
         from explorer.compilation.weighed_blocks import taken_blocks
 
-        return taken_blocks(self.executable.planner, binding, self._sizes(sizes))
+        return taken_blocks(self.program, chosen, binding, self._sizes(sizes))
 
     def planned_wall(self, sizes: Sizes | None = None) -> Wall:
         """The brick wall as Rammer planned it for a binding."""

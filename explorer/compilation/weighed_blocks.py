@@ -24,24 +24,23 @@ def weighed_blocks(planner: Planner, binding: str, sizes: Sizes) -> tuple[Candid
     bound, device = bound_normal(operator.call.kernel, sizes), planner.sheet.device
     if not bound.computes:  # it has no elements
         return ()
-    found = []
-    both = (*planner.sheet.weighed(operator, sizes), *planner.sheet.of(operator, sizes))
-    for g in dict.fromkeys(both):
+    found = dict[Block, Candidate[Block]]()
+    for g in (*planner.sheet.weighed(operator, sizes), *planner.sheet.of(operator, sizes)):
         if g.block is not None:
             block = in_own_names(g.block, bound)
-            found.append(Candidate(block.words, block, g.parts_us(device)))
-    once = {c.value: c for c in reversed(found)}
-    return tuple(sorted(once.values(), key=lambda c: c.cost_us))
+            found.setdefault(block, Candidate(block.words, block, g.parts_us(device)))
+    return tuple(sorted(found.values(), key=lambda c: c.cost_us))
 
 
-def taken_blocks(planner: Planner, binding: str, sizes: Sizes) -> tuple[Block, ...]:
-    """Those of the wall, likewise: one, but where several runs choose differently."""
-    calls = (o.call for run in planner.runs for o in run.operators if o.binding == binding)
-    call, found = next(calls, None), planner.plan(dict(sizes)).blocks.get(binding, ())
+def taken_blocks(program: Program, chosen: Chosen, binding: str, sizes: Sizes) -> tuple[Block, ...]:
+    """Those of a call that a plan chose, likewise."""
+    blocks = chosen.get(binding, ())
+    calls = (b.kernel_call for b in program.kernel_calls if b.name == binding)
+    call = next(calls, None) if blocks else None
     if call is None:
         return ()
     bound = bound_normal(call.kernel, sizes)
-    return tuple(in_own_names(block, bound) for block in found)
+    return tuple(in_own_names(block, bound) for block in blocks)
 
 
 def set_by_hand(program: Program, blocks: Mapping[str, Block], sizes: Sizes) -> Chosen:

@@ -65,8 +65,8 @@ def _blocks(c: Compilation, binding: str) -> Blocks:
     """On a data sheet the thread blocks that were weighed for a kernel call, and which the wall
     took.
     """
-    taken = {block.words for block in c.taken_blocks(binding)}
-    return tuple((x, x.label in taken) for x in c.weighed_blocks(binding))
+    taken = c.taken_blocks(binding)
+    return tuple((x, x.value in taken) for x in c.weighed_blocks(binding))
 
 
 def _thread_blocks(

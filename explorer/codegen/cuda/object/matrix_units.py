@@ -28,17 +28,22 @@ def _multiply(context: Any, builder: Any, args: Any, dtype: str) -> Any:
     return context.make_tuple(builder, types.UniTuple(types.float32, SUMS), parts)
 
 
+def _products(dtype: str) -> Any:
+    """The type of an instruction's function, and what makes its code."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _multiply(context, builder, args, dtype)
+
+    words, sums = [types.uint32] * OPERANDS, [types.float32] * SUMS
+    return types.UniTuple(types.float32, SUMS)(*words, *sums), code
+
+
 @intrinsic
 def mma_float16(
     context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, p: Any, q: Any, r: Any, s: Any
 ) -> Any:
     """The four sums of a lane with the products of float16 pairs, of 16 x 8 results all in all."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _multiply(context, builder, args, "f16")
-
-    words, sums = [types.uint32] * OPERANDS, [types.float32] * SUMS
-    return types.UniTuple(types.float32, SUMS)(*words, *sums), code
+    return _products("f16")
 
 
 @intrinsic
@@ -46,12 +51,7 @@ def mma_bfloat16(
     context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, p: Any, q: Any, r: Any, s: Any
 ) -> Any:
     """The same of bfloat16 pairs."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _multiply(context, builder, args, "bf16")
-
-    words, sums = [types.uint32] * OPERANDS, [types.float32] * SUMS
-    return types.UniTuple(types.float32, SUMS)(*words, *sums), code
+    return _products("bf16")
 
 
 @intrinsic
