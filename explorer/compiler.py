@@ -58,9 +58,9 @@ from explorer.relax.reductions.shared_reductions import ShareLongReductions
 from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
+from explorer.roller.blocks.remembered_grids import GridPrice
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.choose import ChooseWays
-from explorer.runtime.planning.runs.remembered_grids import GridPrice
 from explorer.stored.tiers import Kept, kept
 from explorer.stored.why_not import WhyNot, why_not
 from explorer.tile.gpu.matrix_units import has_matrix_units

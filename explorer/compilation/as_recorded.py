@@ -9,8 +9,8 @@ from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.measure.recorded_run import RecordedRun
-from explorer.roller.thread_block import launched
-from explorer.roller.tiles.possible_block import impossible
+from explorer.roller.blocks.possible_block import impossible
+from explorer.roller.blocks.thread_block import launched
 
 
 def blocks_of(

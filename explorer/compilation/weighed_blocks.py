@@ -9,7 +9,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
-from explorer.roller.thread_block import bound_normal, in_launched_names, in_own_names
+from explorer.roller.blocks.thread_block import bound_normal, in_launched_names, in_own_names
 from explorer.runtime.planning.plan import Planner
 
 

@@ -19,16 +19,16 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.own_policy import Asked
 from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
+from explorer.roller.blocks.grids import grids_of
+from explorer.roller.blocks.possible_block import impossible
+from explorer.roller.blocks.thread_block import bound_normal
 from explorer.roller.efficient import efficient
-from explorer.roller.grids import grids_of
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 from explorer.roller.own_answer import own_candidates
 from explorer.roller.policy import refined, weighed_inside
 from explorer.roller.remembered import best_tiling, best_tilings
-from explorer.roller.thread_block import bound_normal
 from explorer.roller.tiles.cuts import Cut
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
-from explorer.roller.tiles.possible_block import impossible
 from explorer.roller.tiles.weigh import label_of, refusal, weigh
 from explorer.roller.well_formed import in_numbers
 from explorer.tile.gpu.block import unserved

@@ -17,8 +17,8 @@ from explorer.errors import BadOption, SnapshotError
 from explorer.ir.decisions.tiling import Block
 from explorer.measure.machine import machine
 from explorer.measure.recorded_run import SHIPPED, read, shipped, write
-from explorer.roller.thread_block import launched
-from explorer.roller.tiles.possible_block import impossible
+from explorer.roller.blocks.possible_block import impossible
+from explorer.roller.blocks.thread_block import launched
 from tests.tile.gpu.products import A100, CASES, blocks
 
 MODEL = "zoo:small_bert"

@@ -16,7 +16,7 @@ from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedu
 from explorer.rammer.sheets import Gridded, facts_of, pair_of, vdevices_of
 from explorer.rammer.walls.lane_wall import is_plain, lane_wall
 from explorer.rammer.walls.wall_statistics import account
-from explorer.roller.grids import grids
+from explorer.roller.blocks.grids import grids
 from explorer.tuning.races.side_by_side import side_by_side
 from explorer.welder import Options as WelderOptions
 from tests.rammer.walls import facts as random_facts
@@ -69,7 +69,7 @@ def test_the_papers_product_of_one_row_takes_what_it_measured(monkeypatch):
     """LSTM, h256: 16 rTasks take 7.46 us, the fastest rKernel 4.28 us (Rammer, section 5.3); its
     kernels are Roller's, of which no threads share a sum.
     """
-    monkeypatch.setattr("explorer.roller.grids._Blocks._share", lambda *_: None)
+    monkeypatch.setattr("explorer.roller.blocks.grids._Blocks._share", lambda *_: None)
     pair = pair_of(grids(normalise(matmul(1, 1024, 256)), V100), V100)
     assert pair.efficient.grid == 16
     assert pair.efficient.whole_us(V100) == pytest.approx(7.46, rel=0.2)

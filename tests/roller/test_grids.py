@@ -12,10 +12,10 @@ from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, a
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.rammer.sheets import pair_of
+from explorer.roller.blocks.grids import _Blocks, grids
+from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.shrink import finer
-from explorer.roller.grids import _Blocks, grids
-from explorer.roller.thread_block import thread_block_steps
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.rewrites import unsynced
 from explorer.tile.verify import shared_bytes

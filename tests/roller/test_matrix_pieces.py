@@ -15,10 +15,10 @@ from explorer.devices.model import Device
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
 from explorer.rammer.sheets import pair_of
+from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.matrix_pieces import matrix_blocks, products_of_pieces
+from explorer.roller.blocks.thread_block import all_axes
 from explorer.roller.construct.expression import heaviest
-from explorer.roller.grids import grids
-from explorer.roller.thread_block import all_axes
-from explorer.roller.tiles.matrix_pieces import matrix_blocks, products_of_pieces
 from tests.codegen.cases import linear
 from tests.roller.operators import conv
 from tests.tile.gpu.products import CASES, narrow

@@ -13,8 +13,8 @@ from explorer.devices.catalogue import device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernels.normal import normalise
 from explorer.rammer.sheets import pair_of
-from explorer.roller.grids import grids
-from explorer.roller.tiles.shared_sums import sharing
+from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.shared_sums import sharing
 from tests.roller.operators import matmul
 
 GPUS = ("v100", "a100", "h100")
@@ -42,7 +42,7 @@ def test_shared_sums_are_faster_than_whole_ones(
     gpu: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = best(*shape, gpu).whole_us(device(gpu))
-    monkeypatch.setattr("explorer.roller.grids._Blocks._share", lambda *_: None)
+    monkeypatch.setattr("explorer.roller.blocks.grids._Blocks._share", lambda *_: None)
     assert found < 0.8 * best(*shape, gpu).whole_us(device(gpu))
 
 

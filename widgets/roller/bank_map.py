@@ -14,7 +14,7 @@ from explorer.codegen.cuda.banks.accesses import Access, BlockAccesses, accesses
 from explorer.codegen.cuda.build import printed
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.shapes.dims import evaluate_shape
-from explorer.roller.thread_block import PREDICTED
+from explorer.roller.blocks.thread_block import PREDICTED
 from explorer.tile.gpu.banks.requests import WARP, served
 from widgets.roller.rewrites import steps_of
 from widgets.roller.rolled import Rolled

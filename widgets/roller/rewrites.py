@@ -14,7 +14,7 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.roller.thread_block import PREDICTED, constructed_block, thread_block_steps
+from explorer.roller.blocks.thread_block import PREDICTED, constructed_block, thread_block_steps
 from explorer.stepping.rule import Rule, rule_of
 from explorer.tile.gpu.rewrites import REWRITES as BLOCKS
 from explorer.tile.rewrites import REWRITES, steps

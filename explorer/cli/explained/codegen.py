@@ -9,7 +9,7 @@ from explorer.cli.answer import Answer
 from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import table
-from explorer.roller.thread_block import PREDICTED
+from explorer.roller.blocks.thread_block import PREDICTED
 
 if TYPE_CHECKING:
     from explorer.codegen.cuda.block_kernel import BlockKernel

@@ -14,7 +14,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.roller.thread_block import PREDICTED, in_own_names, thread_block_steps
+from explorer.roller.blocks.thread_block import PREDICTED, in_own_names, thread_block_steps
 from explorer.tile.rewrites import steps
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.tile_programs.elements import Buffer
 from explorer.ir.tile_programs.program import Grid, TileProgram
 from explorer.ir.tile_programs.traversal import threads_of
-from explorer.roller.thread_block import bound_normal, thread_block_steps
+from explorer.roller.blocks.thread_block import bound_normal, thread_block_steps
 from explorer.tile.gpu.operands import together
 
 

@@ -22,9 +22,9 @@ from explorer.errors import CheckFailed
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import numpy_dtype
 from explorer.rammer.sheets import pair_of
-from explorer.roller.grids import grids
-from explorer.roller.thread_block import launched
-from explorer.roller.tiles.shared_sums import sharing
+from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.shared_sums import sharing
+from explorer.roller.blocks.thread_block import launched
 from tests.codegen.cases import ENV, Case, conv, linear
 from tests.codegen.cuda.launched import is_right
 from tests.tile.gpu.banks.test_pad_banks import by_steps, counted

@@ -18,7 +18,7 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.traversal import threads_of
 from explorer.rammer import Options
-from explorer.roller.thread_block import in_own_names, launched, thread_block_steps
+from explorer.roller.blocks.thread_block import in_own_names, launched, thread_block_steps
 from explorer.runtime.executable import Executable
 from explorer.tile.gpu.block import unserved
 from explorer.tile.verify import shared_bytes

@@ -15,8 +15,8 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.roller.blocks.thread_block import block_of, thread_block_steps
 from explorer.roller.construct.construct import construct
-from explorer.roller.thread_block import block_of, thread_block_steps
 from explorer.tile.interpret import Interpreter
 from tests.codegen.cases import CASES, ENV, Case, arrays
 

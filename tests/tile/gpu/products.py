@@ -8,9 +8,9 @@ from explorer.devices.catalogue import device
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes, rewrite
+from explorer.roller.blocks.matrix_pieces import matrix_blocks
+from explorer.roller.blocks.thread_block import all_axes
 from explorer.roller.construct.expression import heaviest
-from explorer.roller.thread_block import all_axes
-from explorer.roller.tiles.matrix_pieces import matrix_blocks
 from tests.codegen.cases import Case, conv, linear
 
 A100 = device("a100")

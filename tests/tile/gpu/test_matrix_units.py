@@ -14,7 +14,12 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import Reduce, Sync
 from explorer.ir.tile_programs.traversal import statements
-from explorer.roller.thread_block import bound_normal, in_own_names, launched, thread_block_steps
+from explorer.roller.blocks.thread_block import (
+    bound_normal,
+    in_own_names,
+    launched,
+    thread_block_steps,
+)
 from explorer.tile.gpu.demand import demand_of
 from explorer.tile.gpu.matrix_units import MATRIX
 from explorer.tile.hazards import race

@@ -21,8 +21,8 @@ from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import For, Reduce, Sync
 from explorer.ir.tile_programs.traversal import dealt, statements
 from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.roller.blocks.thread_block import block_of, thread_block_steps
 from explorer.roller.construct.construct import construct
-from explorer.roller.thread_block import block_of, thread_block_steps
 from explorer.tile.gpu.rewrites import REWRITES, block_steps
 from explorer.tile.interpret import Interpreter
 from explorer.tile.verify import shared_bytes

@@ -11,7 +11,7 @@ from explorer.ir.tile_programs.elements import fetches
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import Reduce
 from explorer.ir.tile_programs.traversal import statements
-from explorer.roller.thread_block import thread_block_steps
+from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.tile.interpret import Interpreter
 from tests.codegen.cases import ENV
 from tests.tile.gpu.blocks import V100, case, made

@@ -15,7 +15,7 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import Reduce, Sync
 from explorer.ir.tile_programs.traversal import statements
-from explorer.roller.thread_block import launched, thread_block_steps
+from explorer.roller.blocks.thread_block import launched, thread_block_steps
 from explorer.tile.hazards import race
 from tests.codegen.cases import ENV, Case, conv, linear
 from tests.codegen.cuda.launched import SMALL

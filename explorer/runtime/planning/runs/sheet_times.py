@@ -16,10 +16,10 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.sheets import Gridded, facts_of, vdevices_of
-from explorer.roller.grids import RESIDENT_SHARE, grids_of
-from explorer.roller.thread_block import launched
+from explorer.roller.blocks.grids import RESIDENT_SHARE, grids_of
+from explorer.roller.blocks.remembered_grids import remembered_grids
+from explorer.roller.blocks.thread_block import launched
 from explorer.runtime.planning.extents import Extents
-from explorer.runtime.planning.runs.remembered_grids import remembered_grids
 
 ALONE = "op-by-op"  # the policy under which an operator has the device to itself
 

@@ -21,6 +21,10 @@ from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import propagate
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
+from explorer.roller.blocks.fitting_block import fitting_each
+from explorer.roller.blocks.matrix_pieces import matrix_blocks
+from explorer.roller.blocks.shared_sums import MOST_THREADS, sharing
+from explorer.roller.blocks.thread_block import all_axes, block_of, shared_out
 from explorer.roller.construct.axis_fusion import Fused, fuse_axes
 from explorer.roller.construct.construct import Growth, results_of
 from explorer.roller.construct.expression import heaviest, of_compute, work_of
@@ -28,10 +32,6 @@ from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram, unit_tile
 from explorer.roller.construct.shrink import finer
 from explorer.roller.constructed import tile_of
-from explorer.roller.thread_block import all_axes, block_of, shared_out
-from explorer.roller.tiles.fitting_block import fitting_each
-from explorer.roller.tiles.matrix_pieces import matrix_blocks
-from explorer.roller.tiles.shared_sums import MOST_THREADS, sharing
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unpadded, unsynced

@@ -15,7 +15,7 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.shapes.dims import evaluate_dim
-from explorer.roller.tiles.cut_block import Walks, cut_block
+from explorer.roller.blocks.cut_block import Walks, cut_block
 from explorer.tile.gpu.matrix_units import (
     COLUMNS,
     DEPTH,

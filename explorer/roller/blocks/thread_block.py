@@ -18,14 +18,14 @@ from explorer.ir.kernels.empty import without_empty
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.tile_programs.program import TileProgram
+from explorer.roller.blocks.cut_block import Walks, cut_block
+from explorer.roller.blocks.fitting_block import fitting
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.steps import Construction
 from explorer.roller.constructed import cut_by
-from explorer.roller.tiles.cut_block import Walks, cut_block
 from explorer.roller.tiles.cuts import cuts_all
-from explorer.roller.tiles.fitting_block import fitting
 from explorer.tile.gpu.rewrites import block_steps
 
 PREDICTED = "what would run as a thread block of {}: a prediction, for it is a data sheet"

@@ -15,9 +15,9 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import text_of
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.roller.grids import grids
+from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.thread_block import launched
 from explorer.roller.remembered import FOLDERS
-from explorer.roller.thread_block import launched
 
 
 def remembered_grids(kernel: Kernel, device: Device, cold: bool) -> tuple[ThreadBlocks, ...]:
