@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
-from explorer.compilation.explanation import Explanation
+from explorer.compilation.explanation import Explanation, explained
 from explorer.compilation.graph import call_graph
 from explorer.compilation.inputs import Inputs, ModelInputs, checked_sizes
 from explorer.compilation.kernels import CompiledKernel
@@ -40,7 +40,6 @@ from explorer.options import Options
 from explorer.passes.pipeline.pipeline import Snapshot, StepTime
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.rammer import Ram, Schedule
-from explorer.roller.tiles.weigh import weigh
 from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
 from explorer.runtime.control.way_times import Crossing
@@ -205,17 +204,14 @@ class Compilation:
             self.device,
             poisoned=self.check,
             donated=self.donate,
-            blocks=self._chosen or self._by_hand(),
+            blocks=self._chosen or self._decided,
         )
 
-    def _by_hand(self) -> Callable[[Sizes], Chosen] | None:
-        """The thread blocks of `roller.blocks`, which Roller has checked under the hints."""
-        blocks = dict(self.options.roller.blocks)
-        if not blocks:
-            return None
-        from explorer.compilation.weighed_blocks import set_by_hand
+    def _decided(self, sizes: Sizes) -> Chosen:
+        """The thread blocks that a wall may take where it may not weigh others."""
+        from explorer.compilation.weighed_blocks import decided_blocks
 
-        return lambda sizes: set_by_hand(self.program, blocks, sizes)
+        return decided_blocks(self.program, sizes)
 
     @property
     def donated(self) -> dict[str, str]:
@@ -565,28 +561,13 @@ class Compilation:
 
     def explain(self, name: str, tile: Mapping[str, int] | None = None) -> Explanation:
         """Why a kernel is tiled as it is, and what one other tile would cost or which rule it
-        breaks: the tiling in use but for the sizes of its tile.
+        breaks: the tiling in use, or on a GPU the thread block, but for the sizes of its tile.
+
+        Raises BadOption where nothing was tiled.
         """
         binding = self.binding(name)
-        decision = self.program.decisions.tiling(binding.name)
-        if decision is None:
-            raise BadOption(
-                f"{name} has no tiles yet: it was compiled until {self.stage.name}", where=name
-            )
-        asked = None
-        if tile is not None:
-            tiling = replace(decision.chosen, tile=tuple(tile.items()))
-            asked = weigh(
-                binding.kernel_call.kernel, tiling, self.device, self.program.env, self.hint
-            )
-        graph = self.program.decisions.tile_graph
-        group = next((g for g in graph.groups if g.name == binding.name), None) if graph else None
-        return Explanation(
-            binding.name,
-            tuple(sorted(binding.origin)),
-            decision,
-            asked,
-            group.steps if group else (),
-            self.weighed_blocks(binding.name),
-            self.taken_blocks(binding.name),
-        )
+        found = explained(self.program, self.device, binding, self.hint, tile)
+        if self.device.kind != "gpu":
+            return found
+        blocks, taken = self.weighed_blocks(binding.name), self.taken_blocks(binding.name)
+        return replace(found, blocks=blocks, taken=taken) if taken else found

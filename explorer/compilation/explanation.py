@@ -2,49 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
+from explorer.devices.model import Device
+from explorer.errors import BadOption
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
+from explorer.ir.program import Binding, Program
+from explorer.ir.shapes.dims import Sizes
+from explorer.ir.stage import Stage
+from explorer.roller.blocks.candidates import weigh_block, why_no_blocks
+from explorer.roller.tiles.weigh import weigh
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The decision on one kernel: tilings best first, the one that was asked for, and the merges
-    that were weighed. On a GPU's data sheet `blocks` are the thread blocks in place of tilings, the
-    fastest alone first, and `taken` those of the wall.
+    that were weighed. On a GPU's data sheet there are thread blocks in the place of tilings:
+    `blocks` are those of the binding, the fastest alone first, and `taken` those of the wall.
     """
 
     kernel: str
     origins: tuple[str, ...]
-    tilings: TilingDecision
-    asked: Candidate[Tiling] | None
+    tilings: TilingDecision | None
+    asked: Candidate[Tiling | Block] | None
     merges: tuple[Candidate[bool], ...]
     blocks: tuple[Candidate[Block], ...] = ()
     taken: tuple[Block, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.kernel}, from {', '.join(self.origins)}"]
-        lines += self._thread_blocks() if self.blocks else self._tilings()
+        if self.tilings is not None:
+            lines += _tilings(self.tilings)
+        lines += self._thread_blocks()
         if self.asked is not None:
             lines.append(f"asked: {_cost(self.asked)}  {self.asked.label}")
         lines += [f"merge: {_cost(m)}  {m.label}" for m in self.merges]
         return "\n".join(lines)
 
-    def _tilings(self) -> Iterator[str]:
-        timed = {m.tiling: m for m in self.tilings.measured}
-        for n, c in enumerate(self.tilings.candidates):
-            mark = ">" if c.value == self.tilings.chosen else " "
-            line = f"{mark} {n + 1:2d} {_cost(c)}  {c.label}"
-            if (m := timed.get(c.value)) is not None:
-                line += f": {m.measured_us:.1f} us timed alone, number {m.rank} by the model"
-            yield line
-
     def _thread_blocks(self) -> Iterator[str]:
         for n, c in enumerate(self.blocks):
             mark = ">" if c.value in self.taken else " "
             yield f"{mark} {n + 1:2d} {_cost(c)}  {c.label}"
+
+
+def explained(
+    program: Program,
+    device: Device,
+    binding: Binding,
+    sizes: Sizes,
+    tile: Mapping[str, int] | None = None,
+) -> Explanation:
+    """What Roller decided on a kernel call, and what it would cost with another tile.
+
+    Raises BadOption where it decided nothing.
+    """
+    graph, name, kernel = program.decisions.tile_graph, binding.name, binding.kernel_call.kernel
+    group = next((g for g in graph.groups if g.name == name), None) if graph else None
+    steps, origins = group.steps if group else (), tuple(sorted(binding.origin))
+    asked: Candidate[Tiling | Block] | None = None
+    tiled, block = program.decisions.tiling(name), program.decisions.block(name)
+    if tiled is not None:
+        if tile is not None:
+            tiling = replace(tiled.chosen, tile=tuple(tile.items()))
+            asked = weigh(kernel, tiling, device, program.env, sizes)
+        return Explanation(name, origins, tiled, asked, steps)
+    if block is not None:
+        if tile is not None:
+            other = replace(block.chosen, tile=tuple(tile.items()))
+            asked = weigh_block(kernel, other, device, sizes)
+        chosen = (block.chosen,)
+        return Explanation(name, origins, None, asked, steps, block.candidates, chosen)
+    if program.stage < Stage.ROLLED:
+        why = f"{name} has no tiles yet: it was compiled until {program.stage.name}"
+        raise BadOption(why, where=name)
+    why = why_no_blocks(kernel, device, sizes)
+    raise BadOption(f"{name} has no thread blocks on {device.name}: {why}", where=name)
+
+
+def _tilings(decision: TilingDecision) -> Iterator[str]:
+    timed = {m.tiling: m for m in decision.measured}
+    for n, c in enumerate(decision.candidates):
+        mark = ">" if c.value == decision.chosen else " "
+        line = f"{mark} {n + 1:2d} {_cost(c)}  {c.label}"
+        if (m := timed.get(c.value)) is not None:
+            line += f": {m.measured_us:.1f} us timed alone, number {m.rank} by the model"
+        yield line
 
 
 def _cost(c: Candidate[Tiling | Block | bool]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
+from explorer.roller.blocks.candidates import told_blocks
 from explorer.roller.blocks.thread_block import bound_normal, in_launched_names, in_own_names
 from explorer.runtime.planning.plan import Planner
 
@@ -24,12 +24,8 @@ def weighed_blocks(planner: Planner, binding: str, sizes: Sizes) -> tuple[Candid
     bound, device = bound_normal(operator.call.kernel, sizes), planner.sheet.device
     if not bound.computes:  # it has no elements
         return ()
-    found = dict[Block, Candidate[Block]]()
-    for g in (*planner.sheet.weighed(operator, sizes), *planner.sheet.of(operator, sizes)):
-        if g.block is not None:
-            block = in_own_names(g.block, bound)
-            found.setdefault(block, Candidate(block.words, block, g.parts_us(device)))
-    return tuple(sorted(found.values(), key=lambda c: c.cost_us))
+    weighed = (*planner.sheet.weighed(operator, sizes), *planner.sheet.of(operator, sizes))
+    return told_blocks(weighed, bound, device)
 
 
 def taken_blocks(program: Program, chosen: Chosen, binding: str, sizes: Sizes) -> tuple[Block, ...]:
@@ -43,14 +39,20 @@ def taken_blocks(program: Program, chosen: Chosen, binding: str, sizes: Sizes) -
     return tuple(in_own_names(block, bound) for block in blocks)
 
 
-def set_by_hand(program: Program, blocks: Mapping[str, Block], sizes: Sizes) -> Chosen:
-    """Thread blocks in the names of kernels' axes as the plan of a binding takes them; those that a
-    kernel has no axes for under these sizes are left out.
+def decided_blocks(program: Program, sizes: Sizes) -> Chosen:
+    """The blocks of those calls of which a wall may take no others: of a call whose block was set
+    by hand, by a policy of the user's own, or by a pass. Those that a kernel has no axes for under
+    these sizes are left out.
     """
-    found = {}
+    found = dict[str, tuple[Block, ...]]()
+    decisions = {d.binding: d for d in program.decisions.blocks}
     for b in program.kernel_calls:
-        if b.name in blocks:
-            bound = bound_normal(b.kernel_call.kernel, sizes)
-            with suppress(KeyError):
-                found[b.name] = (in_launched_names(blocks[b.name], bound),)
+        block, decision = b.kernel_call.block, decisions.get(b.name)
+        mine = decision is not None and decision.chosen == block  # what Roller left stands there
+        if block is None or (decision is not None and mine and decision.weighed):
+            continue
+        allowed = decision.allowed if decision is not None and mine else (block,)
+        bound = bound_normal(b.kernel_call.kernel, sizes)
+        with suppress(KeyError):
+            found[b.name] = tuple(in_launched_names(each, bound) for each in allowed)
     return found

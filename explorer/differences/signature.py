@@ -21,8 +21,9 @@ from explorer.ir.calls import (
     Var,
     View,
 )
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Kernel
+from explorer.ir.kernels.canonical import renamed_block
 from explorer.ir.kernels.nameless import kernel_text
 from explorer.ir.program import Binding
 from explorer.ir.types import Annotation
@@ -46,8 +47,9 @@ def _told(expr: Expr) -> str:
             return f"operator {op}({_given(args)}) {attrs!r}"
         case LibraryCall(library, function, args, attrs):
             return f"library {library}.{function}({_given(args)}) {attrs!r}"
-        case KernelCall(kernel, _, tiling, efficient, after):
+        case KernelCall(kernel, _, tiling, efficient, after, block):
             tiles = ", ".join(tiling_text(kernel, t) for t in (tiling, efficient))
+            tiles += block_text(kernel, block)
             return f"kernel {kernel_text(kernel)} {tiles} {'after' if after else ''}"
         case View(_, offset):
             return f"view {offset}"
@@ -74,9 +76,19 @@ def tiling_text(kernel: Kernel, tiling: Tiling | None) -> str:
     """A tiling by the positions of its axes: their names tell nothing."""
     if tiling is None:
         return ""
+    places = _places(kernel)
+    tile = " ".join(f"{places.get(a, a)}={n}" for a, n in tiling.tile)
+    return f"{tile} {tiling.micro} {tiling.pack} {tiling.depth_block}"
+
+
+def block_text(kernel: Kernel, block: Block | None) -> str:
+    """A thread block, likewise."""
+    return "" if block is None else renamed_block(block, _places(kernel)).words
+
+
+def _places(kernel: Kernel) -> dict[str, str]:
     places: dict[str, str] = {}
     for c in kernel.computes:
         for axis in (*c.axes, *c.reduce):
             places.setdefault(axis.name, f"i{len(places)}")
-    tile = " ".join(f"{places.get(a, a)}={n}" for a, n in tiling.tile)
-    return f"{tile} {tiling.micro} {tiling.pack} {tiling.depth_block}"
+    return places

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.differences.signature import tiling_text
+from explorer.differences.signature import block_text, tiling_text
 from explorer.ir.calls import Attrs, Expr, FunctionCall, KernelCall, LibraryCall, OpCall
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Compute
 from explorer.ir.kernels.nameless import kernel_text, loop_text
 from explorer.ir.program import Binding
@@ -64,8 +64,14 @@ def _kernels(a: KernelCall, b: KernelCall) -> Iterator[str]:
     ):
         if tiling_text(one, old) != tiling_text(other, new):
             yield f"{title} {_tile(old)} → {_tile(new)}"
+    if block_text(one, a.block) != block_text(other, b.block):
+        yield f"thread block {_block(a.block)} → {_block(b.block)}"
     if (a.after is None) != (b.after is None):
         yield "waits for another value" if a.after is None else "waits no longer"
+
+
+def _block(block: Block | None) -> str:
+    return "none" if block is None else block.words
 
 
 def _tile(tiling: Tiling | None) -> str:

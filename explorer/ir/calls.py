@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from explorer.ir.by_identity import by_identity
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Annotation, Tensor
@@ -56,6 +56,8 @@ class KernelCall:
 
     `tiling` is what Roller decided, None before: with it the call alone ends first. `efficient` is
     the one that takes less of all units, where there is such a one: the wall has the choice.
+    On a GPU it decided on `block` instead, of those that a wall may take the one that is done first
+    alone; None of a call without a program for thread blocks.
     It runs behind what makes `after`, of which it reads nothing: so a value that is computed again
     waits until it is needed again.
     """
@@ -65,6 +67,7 @@ class KernelCall:
     tiling: Tiling | None = None
     efficient: Tiling | None = None
     after: Var | None = None
+    block: Block | None = None
 
 
 def efficient_binding(binding: str) -> str:
@@ -196,7 +199,7 @@ def reads_of(expr: Expr) -> tuple[Var, ...]:
     match expr:
         case OpCall(_, args, _) | LibraryCall(_, _, args, _):
             return tuple([a for a in args if a is not None])
-        case KernelCall(_, args, _, _, after):
+        case KernelCall(_, args, _, _, after, _):
             return args if after is None else (*args, after)
         case FunctionCall(_, args):
             return args

@@ -16,20 +16,19 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.kernels.normal import stores
-from explorer.ir.patterns.contraction import Contraction
-from explorer.ir.patterns.regions import Regions, propagate, tile_variable
 from explorer.ir.patterns.sliding import slides
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.roller.construct.axis_fusion import Fused, unfused
+from explorer.roller.construct.axis_fusion import unfused
 from explorer.roller.construct.construct import Growth, results_of
 from explorer.roller.construct.expression import heaviest, of_compute
 from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram
-from explorer.roller.policy import SHOWN_CANDIDATES, candidates, weighed_cuts
+from explorer.roller.policy import SHOWN_CANDIDATES, tile_candidates, weighed_cuts
 from explorer.roller.reduction_safe_cuts import unrepeated
-from explorer.roller.tiles.cuts import Cut, cuts_all
+from explorer.roller.tiles.cuts import Cut
 from explorer.roller.tiles.inside import Inside, register_tiles
 from explorer.roller.tiles.order import AS_GOOD_RATIO, in_order
+from explorer.roller.tiles.walks import cut_by, shared_axes, tile_of
 from explorer.roller.tiles.weigh import scored
 from explorer.tile.lowering.lower import sums_of, tensor_contraction
 
@@ -45,7 +44,7 @@ def constructed(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
 ) -> Iterator[Candidate[Tiling]]:
     """The tilings that construction finds for a kernel in normal form, best by the model first;
-    where it finds few, or none that is legal, what `candidates` finds is weighed too.
+    where it finds few, or none that is legal, what `tile_candidates` finds is weighed too.
     """
     inside = Inside.of(kernel, device, sizes)
     weighed = []
@@ -67,7 +66,7 @@ def constructed(
     found = in_order(weighed, kernel, device, env, sizes, top_k)
     first = next(found, None)
     if first is None or first.refused:
-        yield from candidates(kernel, device, env, sizes, top_k)
+        yield from tile_candidates(kernel, device, env, sizes, top_k)
     else:
         yield from chain((first,), found)
 
@@ -184,7 +183,7 @@ def _blocks(kernel: Kernel, sizes: Sizes) -> Iterator[Cut]:
     if not any(slides(c, r) for c in kernel.computes for r in reads(c.expr) if r.tensor in made):
         return
     last = stores(kernel)[-1]
-    shared = _shared_axes(kernel)
+    shared = shared_axes(kernel)
     image = [a for a in last.axes[:-1] if a.name in shared and evaluate_dim(a.extent, sizes) > 1]
     if len(image) < 2:
         return
@@ -201,7 +200,7 @@ def _shares(kernel: Kernel, cut: dict[str, int], device: Device, sizes: Sizes) -
     """
     last = stores(kernel)[-1]
     whole = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in last.axes}
-    outer = next((a for a in _shared_axes(kernel) if cut.get(a, whole[a]) > 1), None)
+    outer = next((a for a in shared_axes(kernel) if cut.get(a, whole[a]) > 1), None)
     busy = prod(-(-whole[a] // n) for a, n in cut.items()) >= device.units
     if outer is None or busy:
         yield _ordered(kernel, cut)
@@ -220,44 +219,6 @@ def _main(kernel: Kernel, sizes: Sizes) -> Compute:
     """The heaviest contraction, else the heaviest compute."""
     sums = [c for c in kernel.computes if tensor_contraction(kernel, c) is not None]
     return heaviest(kernel, sizes, sums)
-
-
-def cut_by(kernel: Kernel, number: int, found: Contraction | None) -> Mapping[str, tuple[str, int]]:
-    """Which axis of the output cuts an axis of a compute, and how many of its steps one step takes.
-
-    Only axes that every writer of the output has can be cut; columns only where nothing before the
-    contraction would be done again for each of their tiles.
-    """
-    shared, inner = _shared_axes(kernel), stores(kernel)[-1].axes[-1:]
-    many = found is not None and len(kernel.computes) > 2 and len(shared) > 1
-    if many and not cuts_all(kernel, inner[0].name):
-        shared = [a for a in shared if a != inner[0].name]
-    ranges: Regions = propagate(kernel, dict.fromkeys(shared, 1))
-    known = {tile_variable(a): a for a in shared}
-    cut: dict[str, tuple[str, int]] = {}
-    for axis, r in ranges.axes[number].items():
-        match r.lo.terms:
-            case ((name, int(step)),) if name in known and step > 0:
-                cut[axis] = (known[name], step)
-    return cut
-
-
-def _shared_axes(kernel: Kernel) -> list[str]:
-    """The axes that all writers of the output have, outermost first."""
-    parts = stores(kernel)
-    return [a.name for a in parts[-1].axes if all(a in p.axes for p in parts)]
-
-
-def tile_of(fused: Fused, program: TiledProgram, extents: Mapping[str, int]) -> dict[str, int]:
-    """The task's size along every axis: of axes that were fused the inner ones are filled first."""
-    tile: dict[str, int] = {}
-    sizes = program.tile(0).spatial
-    for group, size in zip(fused.groups, sizes, strict=False):
-        left = size
-        for axis in reversed(group):
-            tile[axis] = max(1, min(left, extents[axis]))
-            left = -(-left // extents[axis])
-    return tile
 
 
 def _micro(program: TiledProgram, device: Device, sums: bool) -> Micro:

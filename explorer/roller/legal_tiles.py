@@ -5,29 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from explorer.devices.model import Device
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.calls import KernelCall
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import ShapeEnv
+from explorer.roller.blocks.candidates import block_refusal, why_no_blocks
 from explorer.roller.tiles.weigh import refusal
 
 
 @dataclass(frozen=True, slots=True)
 class LegalTiles:
-    """Of a program: the first rule that a tiling breaks on a device, empty where all keep them."""
+    """Of a program: the first rule that a tiling, or on a GPU a thread block, breaks on a device,
+    empty where all keep them.
+    """
 
     device: Device
 
     def __call__(self, program: Program) -> str:
         """The kernel, and the rule with its numbers."""
+        problem = self._block_problem if self.device.kind == "gpu" else self._tiling_problem
         for binding in program.kernel_calls:
-            call = binding.kernel_call
-            name, env = binding.name, program.env
-            if not isinstance(call.tiling, Tiling):
-                return f"{name!r} has no tiling"
+            call, name = binding.kernel_call, binding.name
             if normalise(call.kernel) != call.kernel:
                 return f"the kernel of {name!r} is not in normal form any more"
-            for tiling in filter(None, (call.tiling, call.efficient)):
-                why = refusal(call.kernel, tiling, self.device, env, env.hints)
-                if why:
-                    return f"the tiling of {name!r} is not legal: {why}"
+            why = problem(call, name, program.env)
+            if why:
+                return why
         return ""
+
+    def _tiling_problem(self, call: KernelCall, name: str, env: ShapeEnv) -> str:
+        if call.tiling is None:
+            return f"{name!r} has no tiling"
+        for tiling in filter(None, (call.tiling, call.efficient)):
+            why = refusal(call.kernel, tiling, self.device, env, env.hints)
+            if why:
+                return f"the tiling of {name!r} is not legal: {why}"
+        return ""
+
+    def _block_problem(self, call: KernelCall, name: str, env: ShapeEnv) -> str:
+        """A kernel without a program for thread blocks needs none."""
+        if call.block is None:
+            none = why_no_blocks(call.kernel, self.device, env.hints)
+            return "" if none else f"{name!r} has no thread block"
+        why = block_refusal(call.kernel, call.block, self.device, env.hints)
+        return f"the thread block of {name!r} is not legal: {why}" if why else ""

@@ -13,16 +13,16 @@ from types import MappingProxyType
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.constructed import constructed
-from explorer.roller.policy import candidates
+from explorer.roller.policy import tile_candidates
 
-Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate[Tiling]]]
+Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate[Tiling | Block]]]
 NamedPolicy = Callable[[Kernel, Device, ShapeEnv, Sizes, int], Iterator[Candidate[Tiling]]]
 
 POLICIES: MappingProxyType[str, NamedPolicy] = MappingProxyType(
-    {"candidates": candidates, "construct": constructed}
+    {"candidates": tile_candidates, "construct": constructed}
 )
 DEFAULT = "construct"

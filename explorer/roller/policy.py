@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.roller.blocks.candidates import block_candidates
 from explorer.roller.tiles.cuts import Cut, cuts, shape_of
 from explorer.roller.tiles.inside import Inside, fitting_micros
 from explorer.roller.tiles.order import in_order
@@ -21,12 +22,21 @@ SHOWN_CANDIDATES = 24  # legal ones that are kept, best first; chosen
 
 def candidates(
     kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
-) -> Iterator[Candidate[Tiling]]:
+) -> Iterator[Candidate[Tiling]] | Iterator[Candidate[Block]]:
     """The tilings of a kernel in normal form, best first, then refused ones with the rule that they
-    break.
+    break; on a GPU its thread blocks that a wall may take.
 
     `sizes` is the binding that is tiled for; a kernel stays right for any other.
     """
+    if device.kind == "gpu":
+        return iter(block_candidates(kernel, device, sizes))
+    return tile_candidates(kernel, device, env, sizes, top_k)
+
+
+def tile_candidates(
+    kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int = SHOWN_CANDIDATES
+) -> Iterator[Candidate[Tiling]]:
+    """The tilings of a kernel in normal form as if a processor's, likewise."""
     weighed = weighed_cuts(kernel, device, sizes)
     yield from in_order(weighed, kernel, device, env, sizes, top_k)
 

@@ -18,8 +18,7 @@ from explorer.ir.kernels.canonical import canonical_symbols, text_of
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
-
-FOLDERS = ("roller", "tile", "cost", "passes", "ir", "ops")
+from explorer.roller.worked_out_by import FOLDERS
 
 
 def best_tilings(

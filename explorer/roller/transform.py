@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
+from explorer.ir.decisions.decided import Decisions
+from explorer.ir.decisions.tiling import Block, BlockDecision, Tiling, TilingDecision
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, renamed_tiling
 from explorer.ir.kernels.normal import normalise
@@ -19,19 +20,17 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.own_policy import Asked
 from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
-from explorer.roller.blocks.grids import grids_of
-from explorer.roller.blocks.possible_block import impossible
-from explorer.roller.blocks.thread_block import bound_normal
+from explorer.roller.blocks.candidates import block_candidates, block_refusal, weigh_block
+from explorer.roller.blocks.grids import comes_cold
 from explorer.roller.efficient import efficient
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
-from explorer.roller.own_answer import own_candidates
+from explorer.roller.own_answer import of_blocks, of_tilings, own_candidates
 from explorer.roller.policy import refined, weighed_inside
 from explorer.roller.remembered import best_tiling, best_tilings
 from explorer.roller.tiles.cuts import Cut
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
 from explorer.roller.tiles.weigh import label_of, refusal, weigh
 from explorer.roller.well_formed import in_numbers
-from explorer.tile.gpu.block import unserved
 
 MOST_TILINGS = 10_000  # that can be asked for; chosen
 MOST_MEASURED_TILINGS = 100  # that can be asked for; chosen
@@ -75,47 +74,113 @@ class Roll:
 
 
 def roll(program: Program, device: Device, options: Options = Options()) -> Program:
-    """After: every kernel is in normal form and has a tiling; its losing candidates stand in the
-    decisions.
+    """After: every kernel is in normal form and has a tiling, on a GPU a thread block where it has
+    a program for one; its losing candidates stand in the decisions.
 
     Raises BadOption where a pinned tiling, or a thread block, breaks a rule.
     """
-    pinned, blocks = dict(options.pinned), dict(options.blocks)
-    known: dict[tuple[Kernel, Cut], tuple[Candidate[Tiling], ...]] = {}  # under canonical names
-    planned = _planned(program)
-    decisions: list[TilingDecision] = []
+    decide: _Tilings | _ThreadBlocks = (
+        _ThreadBlocks(program, device, options)
+        if device.kind == "gpu"
+        else _Tilings(program, device, options)
+    )
 
     def rolled(binding: Binding) -> Binding:
         call = binding.expr
         if not isinstance(call, KernelCall):
             return binding
-        kernel = normalise(call.kernel)
-        name = binding.name
-        if name in blocks:
-            _check_block(blocks[name], call.kernel, name, device, program.env)
-        named, axes = canonical(kernel)
-        cut = tuple((axes[a], n) for a, n in planned.get(name, ()) if a in axes)
-        if (named, cut) not in known:
-            known[named, cut] = _found(named, name, device, program.env, options, cut)
-        found = _under_names(known[named, cut], {new: old for old, new in axes.items()})
-        chosen = (
-            _pinned(kernel, name, pinned[name], device, program) if name in pinned else found[0]
+        return replace(
+            binding, expr=decide(replace(call, kernel=normalise(call.kernel)), binding.name)
         )
-        ranked = (
-            found
-            if name not in pinned
-            else (chosen, *(c for c in found if c.value != chosen.value))
-        )
-        apart = device.kind == "cpu" and name not in pinned
-        other = efficient(found, chosen, device) if apart else None
-        made = TilingDecision(name, chosen.value, ranked, name in pinned, efficient=other)
-        decisions.append(made)
-        tiled = replace(call, kernel=kernel, tiling=chosen.value, efficient=other)
-        return replace(binding, expr=tiled)
 
     functions = tuple(replace(f, body=tuple(rolled(b) for b in f.body)) for f in program.functions)
-    left = replace(program.decisions, tilings=tuple(decisions))
+    left = decide.left()
     return replace(program, functions=functions, decisions=left, stage=Stage.ROLLED)
+
+
+class _Tilings:
+    """The tilings of a program's kernels; equal kernels have the same."""
+
+    def __init__(self, program: Program, device: Device, options: Options) -> None:
+        self.program, self.device, self.options = program, device, options
+        self.pinned, self.blocks = dict(options.pinned), dict(options.blocks)
+        self.planned = _planned(program)
+        self.known: dict[tuple[Kernel, Cut], tuple[Candidate[Tiling], ...]] = {}  # canonical names
+        self.made: list[TilingDecision] = []
+
+    def __call__(self, call: KernelCall, name: str) -> KernelCall:
+        """A call in normal form with its tiling."""
+        device, kernel = self.device, call.kernel
+        if name in self.blocks:
+            what = f"{name} has no thread blocks on {device.name}"
+            raise BadOption(what, where=name, try_="roller.pinned, or the data sheet of a GPU")
+        named, axes = canonical(kernel)
+        cut = tuple((axes[a], n) for a, n in self.planned.get(name, ()) if a in axes)
+        if (named, cut) not in self.known:
+            env = self.program.env
+            self.known[named, cut] = _found(named, name, device, env, self.options, cut)
+        found = _under_names(self.known[named, cut], {new: old for old, new in axes.items()})
+        by_hand = name in self.pinned
+        chosen = (
+            _pinned(kernel, name, self.pinned[name], device, self.program) if by_hand else found[0]
+        )
+        ranked = (chosen, *(c for c in found if c.value != chosen.value)) if by_hand else found
+        other = None if by_hand else efficient(found, chosen, device)
+        self.made.append(TilingDecision(name, chosen.value, ranked, by_hand, efficient=other))
+        return replace(call, tiling=chosen.value, efficient=other, block=None)
+
+    def left(self) -> Decisions:
+        """What was decided."""
+        return replace(self.program.decisions, tilings=tuple(self.made), blocks=())
+
+
+class _ThreadBlocks:
+    """The thread blocks of a program's kernels under the hints."""
+
+    def __init__(self, program: Program, device: Device, options: Options) -> None:
+        self.program, self.device, self.options = program, device, options
+        self.pinned, self.blocks = dict(options.pinned), dict(options.blocks)
+        self.cold = comes_cold(program, device)
+        self.made: list[BlockDecision] = []
+
+    def __call__(self, call: KernelCall, name: str) -> KernelCall:
+        """A call in normal form with its thread block, where it has a program for one."""
+        device, kernel, sizes = self.device, call.kernel, self.program.env.hints
+        if name in self.pinned:
+            what = f"{name} runs as thread blocks on {device.name}, and has no tiling"
+            raise BadOption(what, where=name, try_="roller.blocks, or a processor")
+        found, weighed = self._found(kernel, name)
+        by_hand = self.blocks.get(name)
+        if by_hand is not None:
+            why = block_refusal(kernel, by_hand, device, sizes)
+            if why:
+                raise BadOption(f"the thread block of {name} is not legal: {why}", where=name)
+            mine = weigh_block(kernel, by_hand, device, sizes)
+            found = (mine, *(c for c in found if c.value != mine.value))
+        if not found:
+            return replace(call, tiling=None, efficient=None, block=None)
+        chosen = found[0].value
+        pinned = by_hand is not None
+        self.made.append(BlockDecision(name, chosen, found, pinned, weighed and not pinned))
+        return replace(call, tiling=None, efficient=None, block=chosen)
+
+    def _found(self, kernel: Kernel, name: str) -> tuple[tuple[Candidate[Block], ...], bool]:
+        """The candidates, and whether they were weighed here: BadPolicy where a policy of the
+        user's own breaks a rule.
+        """
+        env, policy = self.program.env, self.options.policy
+        found = block_candidates(kernel, self.device, env.hints, self.cold)
+        if isinstance(policy, str) or not found:
+            return found, True
+        asked = Asked("Roller", policy, f"the kernel {name!r}")
+        rules = of_blocks(kernel, self.device, env.hints)
+        most = self.options.top_k + REFUSED_CANDIDATES
+        ask = partial(policy, kernel, self.device, env, env.hints)
+        return own_candidates(asked, ask, rules, most), False
+
+    def left(self) -> Decisions:
+        """What was decided."""
+        return replace(self.program.decisions, tilings=(), blocks=tuple(self.made))
 
 
 def _planned(program: Program) -> Mapping[str, Cut]:
@@ -140,9 +205,8 @@ def _found(
         return best_tilings(named, device, env, env.hints, count, policy)
     asked = Asked("Roller", policy, f"the kernel {name!r}")
     most = count + REFUSED_CANDIDATES
-    return own_candidates(
-        asked, lambda: policy(named, device, env, env.hints), named, device, env, env.hints, most
-    )
+    rules = of_tilings(named, device, env, env.hints)
+    return own_candidates(asked, partial(policy, named, device, env, env.hints), rules, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +246,6 @@ def _under_names(
         tiling = renamed_tiling(c.value, names)
         out.append(replace(c, value=tiling, label=label_of(tiling)))
     return tuple(out)
-
-
-def _check_block(block: Block, kernel: Kernel, name: str, device: Device, env: ShapeEnv) -> None:
-    if device.kind != "gpu":
-        what = f"{name} has no thread blocks on {device.name}"
-        raise BadOption(what, where=name, try_="roller.pinned, or the data sheet of a GPU")
-    bound = bound_normal(kernel, env.hints)
-    why = unserved(bound) or impossible(block, bound, device)
-    if not why and not grids_of(bound, device, (block,)):
-        why = f"{device.name} has no room for it"
-    if why:
-        raise BadOption(f"the thread block of {name} is not legal: {why}", where=name)
 
 
 def _pinned(

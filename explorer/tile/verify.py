@@ -58,7 +58,7 @@ def _room_problem(p: TileProgram, device: Device) -> str:
     if used > room:
         return f"a block's scratch takes {used} bytes, a block of {device.name} has {room}"
     words = sum(-(-_bytes(b) // WORD_BYTES) for b in _scratch(p, REGISTER))
-    if words > device.thread_registers:
+    if 0 < device.thread_registers < words:
         have = f"one of {device.name} has {device.thread_registers}"
         return f"a thread keeps {words} registers, {have}"
     return ""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from explorer.devices.model import Device
 from explorer.ir.calls import LibraryCall
 from explorer.ir.decisions.tile_graph import LevelBytes
-from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
@@ -42,9 +41,7 @@ def dram_bytes(program: Program, device: Device) -> int:
 def _kernels(program: Program, device: Device) -> Iterator[tuple[LevelBytes, ...]]:
     for b in program.kernel_calls:
         call = b.kernel_call
-        given = call.tiling if device.kind != "gpu" else None
-        tiling = given if isinstance(given, Tiling) else None
-        yield plan_group(call.kernel, device, program.env, tiling).levels
+        yield plan_group(call.kernel, device, program.env, call.tiling).levels
 
 
 def _library(binding: Binding, env: ShapeEnv) -> int:

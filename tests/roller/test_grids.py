@@ -185,7 +185,7 @@ def test_neighbours_fill_the_last_wave(kernel, whole_sums, monkeypatch):
         assert now <= before
 
 
-@pytest.mark.parametrize("c", [linear(40, 24, 16, "relu", {}), softmax(7, 33, {})])
+@pytest.mark.parametrize("c", [linear(96, 24, 33, "relu", {}), softmax(7, 33, {})])
 def test_blocks_of_neighbours_are_right(c):
     k = normalise(c.kernel)
     plain = {b.block for b in grids(k, SMALL)}

@@ -16,6 +16,7 @@ from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.roller import remembered
 from explorer.roller.remembered import best_tiling, best_tilings
+from explorer.roller.worked_out_by import FOLDERS
 from explorer.welder.policies import tuned
 from tests.codegen.cases import CASES, ENV
 from tests.roller.test_policy import DEVICE, SIZES
@@ -76,7 +77,7 @@ def test_what_was_weighed_for_the_best_is_not_weighed_again(
     assert len(asked) == len(found) > 1
 
 
-@pytest.mark.parametrize("asked", [("roller", remembered.FOLDERS), ("welder", tuned.FOLDERS)])
+@pytest.mark.parametrize("asked", [("roller", FOLDERS), ("welder", tuned.FOLDERS)])
 def test_what_was_found_is_kept_under_all_code_that_it_was_found_by(
     asked: tuple[str, tuple[str, ...]],
 ) -> None:

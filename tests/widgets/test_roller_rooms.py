@@ -37,7 +37,7 @@ from widgets.roller import (
     tile_panels_picture,
 )
 from widgets.roller import view as roller_view
-from widgets.roller.rolled import Rolled
+from widgets.roller.rolled import Rolled, constructed
 from widgets.roller.staircase_picture import figure
 from widgets.roller.storage_picture import words
 from widgets.roller.tile_panels import Storage
@@ -74,6 +74,11 @@ def golden() -> Rolled:
     return found
 
 
+def results(rolled: Rolled) -> Rolled:
+    """With what Roller's construction found to choose from, as on a device of another kind."""
+    return replace(rolled, choices=constructed(rolled.construction, rolled.device), rank=0)
+
+
 @pytest.fixture(scope="module")
 def session() -> Session:
     return Session(hand.HandMade(), compare=hand.compare)
@@ -93,7 +98,7 @@ def every(session: Session) -> Iterator[Rolled]:
 
 
 def test_the_tiles_of_the_papers_product_are_drawn_as_they_are_loaded() -> None:
-    rows = tile_panels.data(golden())
+    rows = tile_panels.data(results(golden()))
     shared, registers = rows.levels
     assert dict(shared.axes) == {"i": 128, "j": 64, "k": 8}
     assert dict(registers.axes) == {"i": 8, "j": 4, "k": 1}
@@ -105,7 +110,7 @@ def test_the_tiles_of_the_papers_product_are_drawn_as_they_are_loaded() -> None:
 
 
 def test_padding_ends_the_conflicts_that_are_counted_without_it() -> None:
-    stored = {s.tensor: s for s in tile_panels.data(golden()).levels[0].stored}
+    stored = {s.tensor: s for s in tile_panels.data(results(golden())).levels[0].stored}
     a = stored["a"]
     assert a.unpadded == 2 and a.degree == 1 and a.padding == 25
     banks = [a.place(row, 0, a.padding) for row in range(a.read_rows)]
@@ -132,7 +137,7 @@ def test_a_tile_that_does_not_begin_on_a_line_moves_more_than_it_needs(session: 
 
 
 def test_the_golden_construction_has_its_ten_results_in_order() -> None:
-    rows = staircase.data(golden())
+    rows = staircase.data(results(golden()))
     assert rows.visited == 47 and rows.built == 10
     ranks = [s.rank for s in rows.steps if s.rank >= 0]
     assert ranks == list(range(10))
@@ -158,14 +163,14 @@ def test_a_level_is_left_where_computing_takes_longer_than_loading(session: Sess
 
 
 def test_the_tiles_to_choose_from_stand_below_the_staircase() -> None:
-    rows = staircase.data(golden())
+    rows = staircase.data(results(golden()))
     tree = ElementTree.fromstring(figure(rows).text())
     ranks = [g.get("data-rank") for g in tree.iter() if g.get("data-rank")]
     assert ranks == [str(n) for n in range(10)]
 
 
 def test_waves_hold_every_copy_and_the_last_one_says_what_is_idle() -> None:
-    rows = scale_out.data(golden())
+    rows = scale_out.data(results(golden()))
     for w in rows.waves:
         assert sum(w.copies(n) for n in range(w.waves)) == w.grid
     assert rows.waves[0].grid == 2048 and rows.waves[0].waves == 26
@@ -173,12 +178,12 @@ def test_waves_hold_every_copy_and_the_last_one_says_what_is_idle() -> None:
 
 
 def test_a_small_operator_was_cut_finer_and_says_so(session: Session) -> None:
-    rows = scale_out.data(seen(session, "fc", "v100"))
+    rows = scale_out.data(results(seen(session, "fc", "v100")))
     assert any("cut finer" in note for note in rows.notes)
 
 
 def test_the_roofline_bounds_every_tile_of_a_data_sheet() -> None:
-    rows = roofline.data(golden())
+    rows = roofline.data(results(golden()))
     peak = rows.peaks[-1][1]
     assert peak == pytest.approx(data_sheet("v100").sustained_gflops)
     for p in rows.points:
@@ -297,7 +302,7 @@ def test_a_gpus_tile_is_a_thread_block_that_would_be_printed(session: Session) -
     assert "a prediction" in rewrites.caption(rows) and "a prediction" in picture.text()
     last = [line for mark, line in rows.steps[-1][1] if mark != "-"]
     assert any("on" in x and "threads:" in x for x in last) and "sync" in str(last)
-    none = rewrites.data(replace(rolled, choices=(), rank=len(rolled.construction.results)))
+    none = rewrites.data(replace(rolled, choices=()))
     assert not none.steps and "no tile of" in rewrites.caption(none)
 
 
@@ -373,6 +378,31 @@ def test_the_inspector_of_a_gpu_tells_of_thread_blocks_and_the_knob_sets_them() 
     assert [c["label"] for c in found["candidates"] if c["on"]] == [other["label"]]
     session.answer("undo", {})
     assert session.answer("operator", {"op": op})["tile"] == tile
-    fields = session.answer("tuning", {"op": op})["fields"]
-    with pytest.raises(BadOption, match="h100 runs thread blocks, and none is made of this tile"):
-        session.answer("take", {"op": op, "fields": fields})
+    form = session.answer("tuning", {"op": op})
+    assert "h100 is a data sheet" in form["refusal"] and "fields" not in form
+    for question in ("judge", "take"):
+        with pytest.raises(BadOption, match="h100 runs thread blocks, and none is made of a tile"):
+            session.answer(question, {"op": op, "fields": {}})
+
+
+def test_a_gpus_tiles_are_the_thread_blocks_that_its_wall_chooses_from(session: Session) -> None:
+    rolled = golden()
+    blocks = [c.block for c in rolled.choices[: rolled.blocks]]
+    assert all(c.block is None for c in rolled.choices[rolled.blocks :])
+    assert [c.label for c in rolled.choices[rolled.blocks :]] == [
+        c.label for c in results(rolled).choices
+    ]
+    (decision,) = explorer.compile(
+        explorer.load(square), target="v100", until="rolled"
+    ).program.decisions.blocks
+    assert blocks == [c.value for c in decision.candidates][: len(blocks)] and len(blocks) > 3
+    assert rolled.rank == blocks.index(decision.chosen)
+    shared, registers = tile_panels.data(rolled).levels
+    assert dict(shared.axes) == {"i": 128, "j": 64, "k": 8}  # as the paper has it
+    assert dict(registers.axes) == {"i": 8, "j": 4, "k": 1} and not shared.stored
+    for c in rolled.choices[: rolled.blocks]:
+        assert c.block is not None and c.levels[0].rooms[-1].used == c.block.threads
+        assert all(room.fits for level in c.levels for room in level.rooms)
+    for device in SHEETS:
+        there = seen(session, "conv", device)
+        assert there.blocks and there.chosen and there.chosen.block and there.chosen.note

@@ -22,7 +22,7 @@ from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.program import dataflow_picture, program_diff, stages_picture
 from widgets.program.generated_source import line_origins
 from widgets.rammer import png, race_chart
-from widgets.roller import tile_layout
+from widgets.roller.layout import tile_layout
 from widgets.rooms import gallery
 from widgets.session.session import Session
 from widgets.welder import tile_graph

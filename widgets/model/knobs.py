@@ -318,8 +318,12 @@ def _thread_block(now: Setting, pinned: Setting, binding: str, label: str) -> Kn
     )
 
 
-def tile_label(c: Candidate[Tiling]) -> str:
-    """A candidate in the fewest letters that tell it from others: its sizes, its register tile."""
+def tile_label(c: Candidate[Tiling | Block]) -> str:
+    """A candidate in the fewest letters that tell it from others: its sizes, its register tile, or
+    its threads.
+    """
+    if isinstance(c.value, Block):
+        return f"{c.value.words.split(',')[0]}, {c.value.threads} threads"
     if not isinstance(c.value, Tiling):
         return c.label
     sizes = " ".join(f"{axis}={size}" for axis, size in c.value.tile) or "uncut"
@@ -336,6 +340,9 @@ def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate[Tiling], .
                 x for x in decision.candidates if x.refused or isinstance(x.value, Tiling)
             )
             return decision.binding, usable
+    for of_gpu in c.program.decisions.blocks:
+        if op and op in origins.get(of_gpu.binding, ()):
+            return of_gpu.binding, ()
     return "", ()
 
 

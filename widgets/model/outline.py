@@ -99,6 +99,8 @@ def binding_lines(binding: Binding) -> Iterator[Line]:
         tiling = binding.expr.tiling
         if tiling is not None:
             yield Line("    tile " + tiling_text(tiling), ops, kind)
+        if binding.expr.block is not None:
+            yield Line("    thread block " + binding.expr.block.words, ops, kind)
 
 
 def _lines_of(binding: Binding) -> tuple[Line, ...]:

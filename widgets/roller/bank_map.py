@@ -79,7 +79,7 @@ class BankRows:
 
 
 def data(rolled: Rolled) -> BankRows:
-    """Of the thread block on show: the wall's, or that of the construction's tile on show."""
+    """Of the thread block on show."""
     device = rolled.device
     about = (rolled.title, device.name, rolled.ops)
     if device.kind == "cpu":

@@ -15,31 +15,36 @@ LEFT, RIGHT, BAR, WIDE = 12.0, 768.0, 470.0, 120.0
 def choices(rows: StaircaseRows, y: float) -> tuple[list[str], float]:
     """The marks of the list and where it ends."""
     marks = [path(f"M{LEFT} {y - 14.5}H{RIGHT}", "var(--line2)")]
-    own = (
-        "weighed for this machine by the whole model" if rows.own else "the construction's results"
-    )
-    marks += [
-        label(LEFT, y + 4, f"{count_text(len(rows.choices), 'tile')}, {own}", "i w"),
-        label(BAR, y + 4, "outlined: modelled, filled: measured", "q"),
-        label(RIGHT, y + 4, "copies in waves", "q", anchor="end"),
-    ]
-    y += 22
+    marks.append(label(BAR, y + 4, "outlined: modelled, filled: measured", "q"))
+    marks.append(label(RIGHT, y + 4, "copies in waves", "q", anchor="end"))
     times = [c.measured.median_us if c.measured else 0.0 for c in rows.choices]
     most = max((c.modelled_us for c in rows.choices), default=0.0)
     most = max([most, *times]) or 1.0
+    told = ""
     for n, choice in enumerate(rows.choices):
+        if (head := _head(rows, choice)) != told:
+            y += 8 if told else 0
+            marks.append(label(LEFT, y + 4, head, "i w"))
+            y, told = y + 22, head
         row = "".join(_choice(n, choice, n == rows.rank, WIDE / most, y))
         marks.append(f'<g data-rank="{n}">{row}</g>')
         y += 20
-    shown = rows.rank < len(rows.ways) and not rows.own
-    for line in wrapped(f"The way to it: {rows.ways[rows.rank]}", RIGHT - LEFT) if shown else ():
+    number, way = rows.way
+    for line in wrapped(f"The way to result {number}: {way}", RIGHT - LEFT) if way else ():
         marks.append(label(LEFT, y + 6, line))
         y += 15
-    if rows.own and rows.built:
-        for line in wrapped(f"The way to result 1 above: {rows.ways[0]}", RIGHT - LEFT):
-            marks.append(label(LEFT, y + 6, line))
-            y += 15
     return marks, y + 12
+
+
+def _head(rows: StaircaseRows, c: Choice) -> str:
+    """Over the choices of one kind: how many there are, and who weighed them."""
+    alike = [x for x in rows.choices if (x.block is None) == (c.block is None)]
+    if c.block is not None:
+        what = count_text(len(alike), "thread block")
+        return f"{what}, weighed for {rows.device} by the whole model"
+    if rows.own:
+        return f"{count_text(len(alike), 'tile')}, weighed for this machine by the whole model"
+    return f"{count_text(len(alike), 'tile')}, the construction's results, timed as it times them"
 
 
 def _choice(n: int, c: Choice, on: bool, scale: float, y: float) -> Iterator[str]:

@@ -14,7 +14,13 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.stage import Stage
 from explorer.ir.text.tile_printer import print_tile_program
 from explorer.ir.tile_programs.program import TileProgram
-from explorer.roller.blocks.thread_block import PREDICTED, constructed_block, thread_block_steps
+from explorer.roller.blocks.candidates import why_no_blocks
+from explorer.roller.blocks.thread_block import (
+    PREDICTED,
+    bound_normal,
+    constructed_block,
+    thread_block_steps,
+)
 from explorer.stepping.rule import Rule, rule_of
 from explorer.tile.gpu.rewrites import REWRITES as BLOCKS
 from explorer.tile.rewrites import REWRITES, steps
@@ -61,13 +67,20 @@ def data(rolled: Rolled) -> RewriteRows:
 
 
 def steps_of(rolled: Rolled) -> tuple[tuple[str, TileProgram], ...]:
-    """Of the tiling on show; of a GPU, of the wall's block, or the construction's tile on show."""
+    """Of the tiling on show; of a GPU, of the thread block, or of one made of a result of the
+    construction as it stands.
+    """
     kernel, chosen, d = rolled.kernel, rolled.chosen, rolled.device
     if d.kind != "cpu":
-        bound, block = normalise(bind_kernel(kernel, rolled.sizes)), rolled.block
-        if block is None:  # a tile of a construction has the axes of the kernel as it stands
-            bound = bind_kernel(normalise(kernel), rolled.sizes)
-            block = constructed_block(bound, d, rolled.construction, rolled.rank)
+        if chosen is None:
+            why = why_no_blocks(kernel, d, rolled.sizes) or "no tile of it fits"
+            raise BadOption(f"no thread blocks are made of {kernel.name} on {d.name}: {why}")
+        if chosen.block is not None:
+            bound = bound_normal(kernel, rolled.sizes)
+            return thread_block_steps(bound, d, rolled.env, {}, chosen.block)
+        # a tile of a construction has the axes of the kernel as it stands
+        bound, number = bind_kernel(kernel, rolled.sizes), rolled.rank - rolled.blocks
+        block = constructed_block(bound, d, rolled.construction, number)
         return thread_block_steps(bound, d, rolled.env, {}, block)
     if chosen is None or chosen.tiling is None:
         raise BadOption(f"{d.name}: no code is printed for a machine that is not here")

@@ -43,8 +43,8 @@ class Level:
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One tile to choose, farthest level first. `tiling` is there where this machine can run it;
-    then `measured` may be as well. `panels`: operands that lie in
-    packed columns, so many a panel.
+    then `measured` may be as well. `block` is there where it is a thread block of a GPU. `panels`:
+    operands that lie in packed columns, so many a panel.
     """
 
     label: str
@@ -56,6 +56,7 @@ class Choice:
     measured: Measurement | None = None
     note: str = ""
     panels: Mapping[str, int] = field(default_factory=dict)
+    block: Block | None = None
 
     @property
     def expression(self) -> Expression:
@@ -79,9 +80,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Rolled:
-    """One kernel on one device; `own`: it is this machine, which was compiled for. `block` is the
-    thread block that the wall runs on a data sheet, where no other tile was asked for. `label`
-    is the display name of its operator.
+    """One kernel on one device; `own`: it is this machine, which was compiled for. `title` is the
+    display name of its operator.
     """
 
     binding: str
@@ -92,12 +92,18 @@ class Rolled:
     construction: Construction
     choices: tuple[Choice, ...]
     rank: int
-    refused: tuple[Candidate[Tiling], ...]
+    refused: tuple[Candidate[Tiling | Block], ...]
     env: ShapeEnv
     sizes: Sizes
     pinned: bool = False
-    block: Block | None = None
     title: str = ""  # what a reader calls the kernel
+
+    @property
+    def blocks(self) -> int:
+        """How many of the choices, the first ones, are thread blocks; the construction's results
+        stand behind them.
+        """
+        return sum(c.block is not None for c in self.choices)
 
     @property
     def chosen(self) -> Choice | None:

@@ -73,6 +73,7 @@ def data(rolled: Rolled) -> RooflineRows:
     """The roofline of one kernel."""
     device = rolled.device
     counts = tuple(dict.fromkeys((1, max(1, device.units))))
+    peak = max((_peak(c, device) for c in rolled.choices), default=device.reached_gflops_per_unit)
     if device.kind == "gpu":
         counts = counts[-1:]
     return RooflineRows(
@@ -80,11 +81,17 @@ def data(rolled: Rolled) -> RooflineRows:
         device.name,
         rolled.own,
         tuple(roof for units in counts for roof in roofs(device, units)),
-        tuple((units, device.reached_gflops_per_unit * units) for units in counts),
+        tuple((units, peak * units) for units in counts),
         tuple(_point(c, device) for c in rolled.choices),
         rolled.rank,
         rolled.ops,
     )
+
+
+def _peak(c: Choice, device: Device) -> float:
+    """GFLOP/s that a unit reaches with such a tile: thread blocks may multiply on matrix units."""
+    matrix = c.block is not None and bool(c.block.matrix)
+    return device.unit_matrix_gflops if matrix else device.reached_gflops_per_unit
 
 
 def roofs(device: Device, units: int) -> Iterator[Roof]:
@@ -99,7 +106,7 @@ def roofs(device: Device, units: int) -> Iterator[Roof]:
 def _point(c: Choice, device: Device) -> Point:
     units = max(1, device.units)
     speed = {r.level: r.gb_per_s for r in roofs(device, units)}
-    peak = device.reached_gflops_per_unit * units
+    peak = _peak(c, device) * units
     nearest = device.levels[0].name if device.levels else ""
     bounds = []
     for level in c.levels:

@@ -67,6 +67,15 @@ class StaircaseRows:
     ops: tuple[str, ...]
 
     @property
+    def way(self) -> tuple[int, str]:
+        """A result of the construction, from 1, and how it was found: the one on show, else the
+        first; of a tile that was weighed by the whole model too.
+        """
+        blocks = sum(c.block is not None for c in self.choices)
+        number = 0 if self.own else max(0, self.rank - blocks)
+        return number + 1, self.ways[number] if number < len(self.ways) else ""
+
+    @property
     def visited(self) -> int:
         """States of all rounds."""
         return sum(states for _, states, _ in self.rounds)

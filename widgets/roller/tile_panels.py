@@ -162,7 +162,7 @@ def _panels(choice: Choice, rolled: Rolled) -> Iterator[LevelPanel]:
             tuple(zip(e.axes, level.tile.shape, strict=True)),
             tuple((r.limit, r.used, r.capacity) for r in level.rooms),
             tuple(around.data_tiles()),
-            tuple(_stored(level, nearer, device, choice)) if nearer else (),
+            tuple(_stored(level, nearer, device, choice)) if nearer and not choice.block else (),
         )
         outer = level.tile
 

@@ -12,16 +12,18 @@ from explorer.devices.catalogue import device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.calls import KernelCall
-from explorer.ir.decisions.tiling import TilingDecision
+from explorer.ir.decisions.tiling import BlockDecision, TilingDecision
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding
+from explorer.roller.blocks.candidates import block_candidates
 from explorer.roller.construct.construct import construct
 from explorer.roller.construct.expression import expression_of
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Draw, Drawn, Family, nothing
-from widgets.roller.rolled import Rolled, constructed, weighed
+from widgets.roller.block_choices import TAKEN, Weighed, block_choices, thread_blocks
+from widgets.roller.rolled import Choice, Rolled, constructed, weighed
 
 SHEETS = ("v100",)  # devices that a saved page shows a kernel or a group on
 R = TypeVar("R")
@@ -45,10 +47,13 @@ def rolled(s: OnShow, op: str) -> Rolled | None:
     key = ("construction", name, device.name)
     c = s.house.kept(repr(key), s.now.sizes, lambda: construct(kernel, device, sizes))
     runs = own and device.kind == "cpu"
-    choices = (
-        weighed(kernel, decision, device, sizes, s.times(name)) if runs else constructed(c, device)
-    )
-    first = next((n for n, x in enumerate(choices) if x.tiling == decision.chosen), 0)
+    blocks = _blocks(s, name, kernel, device, own=own)
+    if isinstance(decision, TilingDecision) and runs:
+        choices = weighed(kernel, decision, device, sizes, s.times(name))
+        first = next((n for n, x in enumerate(choices) if x.tiling == decision.chosen), 0)
+    else:
+        choices = (*block_choices(kernel, blocks, device, sizes), *constructed(c, device))
+        first = next((n for n, x in enumerate(choices) if x.note == TAKEN), 0)
     rank = view.rank if view.rank >= 0 else first
     if rank >= max(1, len(choices)):
         raise BadOption(
@@ -67,11 +72,27 @@ def rolled(s: OnShow, op: str) -> Rolled | None:
         s.now.compiled.program.env,
         sizes,
         decision.pinned,
-        next(iter(s.now.compiled.taken_blocks(name, sizes)), None)
-        if own and not runs and view.rank < 0
-        else None,
         s.house.label(name, binding.origin),
     )
+
+
+def _blocks(
+    s: OnShow, name: str, kernel: Kernel, device: Device, *, own: bool
+) -> tuple[Weighed, ...]:
+    """The thread blocks of a kernel on a GPU: of the one that was compiled for those of its wall,
+    of another those that would be weighed for it.
+    """
+    if device.kind != "gpu":
+        return ()
+    if own:
+        return thread_blocks(s.now, name)
+    sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
+
+    def weighed_there() -> tuple[Weighed, ...]:
+        found = block_candidates(kernel, device, sizes)
+        return tuple(Weighed(x, on=not n) for n, x in enumerate(found))
+
+    return s.house.kept(repr(("blocks", name, device.name)), s.now.sizes, weighed_there)
 
 
 def device_of(name: str) -> Device:
@@ -81,15 +102,16 @@ def device_of(name: str) -> Device:
     return this_cpu() if name == "this-cpu" else data_sheet(name)
 
 
-Tiled = tuple[Binding, Kernel, TilingDecision]
+Tiled = tuple[Binding, Kernel, TilingDecision | BlockDecision]
 
 
 def _tiled(s: OnShow) -> list[Tiled]:
     program = s.now.compiled.program
+    decisions = program.decisions
     return [
         (b, b.expr.kernel, d)
         for b in program.kernel_calls
-        if isinstance(b.expr, KernelCall) and (d := program.decisions.tiling(b.name))
+        if isinstance(b.expr, KernelCall) and (d := decisions.rolled(b.name))
     ]
 
 
@@ -126,9 +148,14 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     return {
         "devices": list(names),
         "device": rows.device.name,
-        "tiles": [c.label for c in rows.choices],
+        "tiles": [_tile_words(c, rows) for c in rows.choices],
         "rank": rows.rank,
     }
+
+
+def _tile_words(c: Choice, rows: Rolled) -> str:
+    """A tile to choose; beside thread blocks it is told which were constructed alone."""
+    return f"{c.label}, as constructed" if rows.blocks and c.block is None else c.label
 
 
 def _about(s: OnShow, op: str) -> tuple[str, ...]:

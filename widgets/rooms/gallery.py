@@ -68,9 +68,9 @@ from widgets.roller import (
     roofline_picture,
     scale_out,
     staircase_picture,
-    tile_layout,
     tile_panels_picture,
 )
+from widgets.roller.layout import tile_layout
 from widgets.timed import (
     inside_kernel,
     kernel_table_picture,

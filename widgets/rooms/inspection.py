@@ -23,9 +23,9 @@ from widgets.model.brick_wall import WallRows
 from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
 from widgets.model.on_show import Walls
+from widgets.roller.block_choices import Weighed, thread_blocks
 from widgets.roller.rolled import timed_words
 from widgets.rooms import why_nots
-from widgets.rooms.thread_blocks import Weighed, thread_blocks
 from widgets.rooms.why_nots import Act
 from widgets.welder import tile_graph
 
@@ -41,7 +41,7 @@ def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[s
     decision, algorithm = decisions.tiling(call), decisions.algorithm(call)
     blocks = thread_blocks(now, call)
     tile = (
-        _thread_blocks(blocks, algorithm, call in dict(now.compiled.options.roller.blocks))
+        _thread_blocks(blocks, algorithm, _who(now, call))
         if blocks
         else _tile(operator, binding, decision, algorithm, walls)
     )
@@ -106,7 +106,7 @@ def _sizes(blocks: Sequence[Weighed], decision: TilingDecision | None) -> str:
 
 
 def _thread_blocks(
-    blocks: Sequence[Weighed], algorithm: AlgorithmDecision | None, by_hand: bool
+    blocks: Sequence[Weighed], algorithm: AlgorithmDecision | None, who: str
 ) -> dict[str, Any]:
     """On a data sheet: those that were weighed, with those of the wall, which holds others beside
     them and need not take the one that is done first alone.
@@ -126,7 +126,6 @@ def _thread_blocks(
         for n, w in shown
     ]
     chosen = " and ".join(w.candidate.label for w in blocks if w.on)
-    who = "You set" if by_hand else "The wall took"
     told = (
         _algorithm(algorithm),
         f"{who} thread blocks of {chosen}, out of {len(blocks)} that were priced in full.",
@@ -137,6 +136,13 @@ def _thread_blocks(
         "axes": "thread block",
         "terms": list(dict.fromkeys(n for w in blocks for n, _ in w.candidate.terms)),
     }
+
+
+def _who(now: Setting, call: str) -> str:
+    """Who said which thread blocks a call has."""
+    if call in dict(now.compiled.options.roller.blocks):
+        return "You set"
+    return "The wall took" if now.compiled.taken_blocks(call, dict(now.sizes)) else "Roller took"
 
 
 def short_tile(tiling: Tiling | Block) -> str:

@@ -11,7 +11,8 @@ from explorer.cli.explained.candidates import candidates, why
 from explorer.cli.explained.find import about, no_such, shortened
 from explorer.cli.text import duration, table
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Block, TilingDecision
+from explorer.ir.decisions.tiling import Block, BlockDecision, TilingDecision
+from explorer.ir.stage import Stage
 from explorer.roller.tiles.weigh import label_of
 
 if TYPE_CHECKING:
@@ -21,16 +22,19 @@ if TYPE_CHECKING:
 def tiles(c: Compilation, op: str | None) -> Answer:
     """The tile of each kernel; for one operator every candidate, its cost or its refusal."""
     origins, called = {b.name: b.origin for b in c.program.kernel_calls}, labels(c)
-    found = [
-        t
-        for t in c.program.decisions.tilings
-        if about(op, t.binding, origins.get(t.binding, frozenset()))
-    ]
-    if op is not None and not found:
+    found, blocks = [], {}
+    for t in c.program.decisions.tilings:
+        if about(op, t.binding, origins[t.binding]):
+            found.append(t)
+    for d in c.program.decisions.blocks:
+        if about(op, d.binding, origins[d.binding]):
+            blocks[d.binding] = _blocks(c, d)
+    if op is not None and not found and not blocks:
+        if any(about(op, name, origin) for name, origin in origins.items()):
+            c.explain(op)  # says why there are none
         raise no_such(c, op, origins)
-    blocks = {t.binding: b for t in found if (b := _blocks(c, t.binding))}
     if blocks:
-        return _thread_blocks(blocks, origins, called, op)
+        return _thread_blocks(c, blocks, origins, called, op)
     data = {
         "stage": c.stage,
         "kernels": [{**_tiling(t, origins), "called": called[t.binding]} for t in found],
@@ -61,15 +65,22 @@ def tiles(c: Compilation, op: str | None) -> Answer:
 Blocks: TypeAlias = tuple[tuple[Candidate[Block], bool], ...]
 
 
-def _blocks(c: Compilation, binding: str) -> Blocks:
+def _blocks(c: Compilation, decision: BlockDecision) -> Blocks:
     """On a data sheet the thread blocks that were weighed for a kernel call, and which the wall
-    took.
+    took, or Roller where there is no wall yet.
     """
-    taken = c.taken_blocks(binding)
-    return tuple((x, x.value in taken) for x in c.weighed_blocks(binding))
+    taken = c.taken_blocks(decision.binding)
+    weighed = c.weighed_blocks(decision.binding) if taken else decision.candidates
+    return tuple((x, x.value in (taken or (decision.chosen,))) for x in weighed)
+
+
+def _who(c: Compilation) -> str:
+    """Who chose the thread blocks."""
+    return "Roller" if c.stage < Stage.PLANNED else "the wall"
 
 
 def _thread_blocks(
+    c: Compilation,
     found: Mapping[str, Blocks],
     origins: Mapping[str, frozenset[str]],
     called: Mapping[str, str],
@@ -96,14 +107,14 @@ def _thread_blocks(
             for x, on in blocks
             if on
         ]
-        heads = ("kernel", PROGRAM, "thread block of the wall", ">alone", "of which")
+        heads = ("kernel", PROGRAM, f"thread block of {_who(c)}", ">alone", "of which")
         return Answer(data, table(heads, shortened(rows, op, 5)))
     parts = []
     for name, blocks in found.items():
         taken = " and ".join(x.label for x, on in blocks if on)
         head = f"{called[name]}: {name} {PROGRAM}, from {', '.join(sorted(origins[name]))}"
         weighed = candidates([x for x, _ in blocks])
-        parts.append(f"{head}\nthe wall took {taken}; alone on the device\n{weighed}")
+        parts.append(f"{head}\n{_who(c)} took {taken}; alone on the device\n{weighed}")
     return Answer(data, "\n\n".join(parts))
 
 

@@ -14,7 +14,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
 from explorer.options import Options
 from explorer.roller import Options as Roller
-from explorer.roller.policy import candidates
+from explorer.roller.policy import tile_candidates
 
 MANY = 200  # candidates that a policy asks for
 TARGETS = ("cpu-avx2", "cpu-avx512")
@@ -42,7 +42,7 @@ def _on_front(answer: Any, m: int, n: int, k: int, target: str) -> None:
     there = device_of(target)
     c = compile(_product(m, n, k), target=there, until="welded")
     kernel, env = c.program.kernel_calls[0].kernel_call.kernel, c.program.env
-    legal = [x for x in candidates(kernel, there, env, {}, MANY) if not x.refused]
+    legal = [x for x in tile_candidates(kernel, there, env, {}, MANY) if not x.refused]
     got = list(answer(kernel, there, env, {}))
     name = f"{m} x {n} x {k} on {target}"
     require(bool(got), f"{name}: no tile at all")

@@ -12,7 +12,7 @@ from explorer.ir.decisions.algorithms import AlgorithmDecision, ProductsDecision
 from explorer.ir.decisions.control import ControlDecision, TaskTree
 from explorer.ir.decisions.rematerialisation import Rematerialisation
 from explorer.ir.decisions.tile_graph import TileGraph
-from explorer.ir.decisions.tiling import TilingDecision
+from explorer.ir.decisions.tiling import BlockDecision, TilingDecision
 
 
 class WallChoice(Protocol):
@@ -88,6 +88,7 @@ class Decisions:
     tile_graph: TileGraph | None = None
     algorithms: tuple[AlgorithmDecision, ...] = ()
     tilings: tuple[TilingDecision, ...] = ()
+    blocks: tuple[BlockDecision, ...] = ()  # on a GPU, in the place of tilings
     rammer: WallChoice | None = None  # explorer.rammer.Options: evaluated per binding
     memory: MemoryChoice | None = None  # the memory planner's options: evaluated per binding
     dispatch: tuple[DispatchedMatch, ...] = ()  # explorer.relax.dispatch.Moved: every match
@@ -106,3 +107,11 @@ class Decisions:
     def tiling(self, binding: str) -> TilingDecision | None:
         """What Roller weighed for a kernel call."""
         return next((t for t in self.tilings if t.binding == binding), None)
+
+    def block(self, binding: str) -> BlockDecision | None:
+        """What Roller weighed for it on a GPU."""
+        return next((b for b in self.blocks if b.binding == binding), None)
+
+    def rolled(self, binding: str) -> TilingDecision | BlockDecision | None:
+        """What Roller decided of it, on whichever device."""
+        return self.tiling(binding) or self.block(binding)

@@ -1,4 +1,6 @@
-"""What Roller decided: the tile of each kernel, and of each memory level in it."""
+"""What Roller decided: the tile of each kernel, and of each memory level in it; on a GPU its thread
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +81,10 @@ class Block:
     parts: tuple[tuple[str, int], ...] = ()
     matrix: tuple[str, ...] = ()
 
+    def size(self, axis: str) -> int | None:
+        """The tile's size along an axis of the output, None if it is not cut."""
+        return next((n for a, n in self.tile if a == axis), None)
+
     @property
     def words(self) -> str:
         """The part of the output, and how threads share it: `i=32 j=16, 256 threads, 2x2 each`."""
@@ -123,3 +129,24 @@ class TilingDecision:
     pinned: bool = False
     measured: tuple[MeasuredTile, ...] = ()
     efficient: Tiling | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDecision:
+    """The thread blocks of one kernel that a wall on the GPU may take, the one that is done first
+    alone in front, in the names of the kernel's axes. Those of `weighed` are for the hints: under
+    other sizes others may be better. Those set by hand (`pinned`) or by a policy of the user's own
+    are taken under all.
+    """
+
+    binding: str
+    chosen: Block
+    candidates: tuple[Candidate[Block], ...]
+    pinned: bool = False
+    weighed: bool = True
+
+    @property
+    def allowed(self) -> tuple[Block, ...]:
+        """What a wall may take."""
+        legal = tuple(c.value for c in self.candidates if not c.refused)
+        return (self.chosen,) if self.pinned else legal

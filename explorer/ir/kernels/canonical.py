@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from explorer.ir.affine import Affine, affine, var
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, rename_tensors, substitute
 from explorer.ir.kernels.rebase import rebased
 from explorer.ir.shapes.algebra import is_symbolic
@@ -85,6 +85,18 @@ def _exchanged(node: Any, values: Mapping[Any, Any]) -> Any:
 def renamed_tiling(tiling: Tiling, names: Mapping[str, str]) -> Tiling:
     """A tiling with its axes renamed."""
     return replace(tiling, tile=tuple((names.get(a, a), n) for a, n in tiling.tile))
+
+
+def renamed_block(block: Block, names: Mapping[str, str]) -> Block:
+    """A thread block with its axes renamed; KeyError where one is not among the names."""
+    return replace(
+        block,
+        tile=tuple((names[a], n) for a, n in block.tile),
+        register=tuple((names[a], n) for a, n in block.register),
+        shared=tuple((names[a], n) for a, n in block.shared),
+        parts=tuple((names[a], n) for a, n in block.parts),
+        matrix=tuple(names[a] for a in block.matrix),
+    )
 
 
 def _axes(c: Compute, names: dict[str, str]) -> Compute:

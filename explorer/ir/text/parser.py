@@ -23,6 +23,7 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.combiners import COMBINERS
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, TensorSpec
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
@@ -34,6 +35,7 @@ from explorer.ir.text.text_parser import (
     parse_dim,
     parse_expr,
     parse_shape,
+    parse_tile,
     parse_tiling,
     parse_type,
     parse_value,
@@ -242,11 +244,13 @@ class _Parser:
         while line.accept("," if updates else "updating"):
             taken = line.name()
             updates.append((line.name() if line.accept("with") else "", taken))
-        tiling = parse_tiling(line) if line.accept("tiled") else None
+        tile = parse_tile(line) if line.accept("tiled") else None
         efficient = parse_tiling(line) if line.accept("or") else None
         after = self.value(line) if line.accept("after") else None
         kernel = Kernel(name, (), (), tuple(inputs), outputs, constants, tuple(updates))
-        return KernelCall(kernel, tuple(args), tiling, efficient, after), constants
+        tiling = tile if isinstance(tile, Tiling) else None
+        block = tile if isinstance(tile, Block) else None
+        return KernelCall(kernel, tuple(args), tiling, efficient, after, block), constants
 
     def kernel(
         self,

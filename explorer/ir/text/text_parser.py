@@ -6,7 +6,7 @@ from typing import Any
 
 from explorer.ir.affine import Affine, affine
 from explorer.ir.calls import AttrValue
-from explorer.ir.decisions.tiling import Micro, Tiling
+from explorer.ir.decisions.tiling import Block, Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, Shape, simplify, symbol
@@ -296,14 +296,18 @@ def _is_float(line: Line) -> bool:
 
 def parse_tiling(line: Line) -> Tiling:
     """`{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`"""
+    found = parse_tile(line)
+    if not isinstance(found, Tiling):
+        line.fail("a tiling, not a thread block")
+    return found
+
+
+def parse_tile(line: Line) -> Tiling | Block:
+    """A tiling, or a thread block: `{m: 32 | threads 256, each {m: 2}, shared {k: 8}}`"""
     line.expect("{")
-    sizes: list[tuple[str, int]] = []
-    while not line.accept("|"):
-        if sizes:
-            line.expect(",")
-        name = line.name()
-        line.expect(":")
-        sizes.append((name, line.integer()))
+    sizes = _sizes(line, "|")
+    if line.accept("threads"):
+        return _block(line, sizes)
     line.expect("micro")
     micro = Micro(line.integer(), line.integer(), line.integer())
     pack, depth = False, 0
@@ -314,4 +318,37 @@ def parse_tiling(line: Line) -> Tiling:
             line.expect("depth")
             depth = line.integer()
     line.expect("}")
-    return Tiling(tuple(sizes), micro, pack, depth)
+    return Tiling(sizes, micro, pack, depth)
+
+
+def _block(line: Line, tile: tuple[tuple[str, int], ...]) -> Block:
+    threads, parts = line.integer(), dict[str, tuple[tuple[str, int], ...]]()
+    matrix: list[str] = []
+    while line.accept(","):
+        if line.accept("matrix"):
+            line.expect("{")
+            while not line.accept("}"):
+                if matrix:
+                    line.expect(",")
+                matrix.append(line.name())
+            continue
+        word = next((w for w in ("each", "shared", "parts") if line.accept(w)), "")
+        if not word:
+            line.fail("each, shared, parts or matrix")
+        line.expect("{")
+        parts[word] = _sizes(line, "}")
+    line.expect("}")
+    each, shared, shares = (parts.get(word, ()) for word in ("each", "shared", "parts"))
+    return Block(tile, threads, each, shared, shares, tuple(matrix))
+
+
+def _sizes(line: Line, close: str) -> tuple[tuple[str, int], ...]:
+    """`h: 4, w: 8` up to a closing mark."""
+    sizes: list[tuple[str, int]] = []
+    while not line.accept(close):
+        if sizes:
+            line.expect(",")
+        name = line.name()
+        line.expect(":")
+        sizes.append((name, line.integer()))
+    return tuple(sizes)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from explorer.ir.affine import Affine
 from explorer.ir.calls import AttrValue
-from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Annotation, Callable, Object, ShapeType, Tensor, TupleType
@@ -108,8 +108,23 @@ def print_value(value: AttrValue) -> str:
 
 def print_tiling(tiling: Tiling) -> str:
     """`{h: 4, w: 8 | micro 14 2 16, pack, depth 512}`"""
-    sizes = ", ".join(f"{print_name(a)}: {n}" for a, n in tiling.tile)
     micro = tiling.micro
     pack = ", pack" if tiling.pack else ""
     depth = f", depth {tiling.depth_block}" if tiling.depth_block else ""
-    return f"{{{sizes} | micro {micro.rows} {micro.vectors} {micro.lanes}{pack}{depth}}}"
+    return (
+        f"{{{_sizes(tiling.tile)} | micro {micro.rows} {micro.vectors} {micro.lanes}{pack}{depth}}}"
+    )
+
+
+def print_block(block: Block) -> str:
+    """`{m: 32, n: 16 | threads 256, each {m: 2, n: 2}, shared {k: 32}}`"""
+    told = [f"threads {block.threads}"]
+    parts = (("each", block.register), ("shared", block.shared), ("parts", block.parts))
+    told += [f"{word} {{{_sizes(sizes)}}}" for word, sizes in parts if sizes]
+    if block.matrix:
+        told.append(f"matrix {{{', '.join(map(print_name, block.matrix))}}}")
+    return f"{{{_sizes(block.tile)} | {', '.join(told)}}}"
+
+
+def _sizes(sizes: tuple[tuple[str, int], ...]) -> str:
+    return ", ".join(f"{print_name(a)}: {n}" for a, n in sizes)

@@ -19,6 +19,7 @@ from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.patterns.regions import propagate
+from explorer.ir.program import Program
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
 from explorer.roller.blocks.fitting_block import fitting_each
@@ -31,7 +32,7 @@ from explorer.roller.construct.expression import heaviest, of_compute, work_of
 from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram, unit_tile
 from explorer.roller.construct.shrink import finer
-from explorer.roller.constructed import tile_of
+from explorer.roller.tiles.walks import tile_of
 from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unpadded, unsynced
@@ -57,8 +58,7 @@ def grids(
     chosen, in Roller's order, each once. Of a kernel that has no program for thread blocks they are
     as large as Roller's tiles, and nothing is printed of them.
 
-    `cold`: constants come from the farthest memory, because those of the program together do not
-    stay in a nearer one.
+    `cold`: constants come from the farthest memory (`comes_cold`).
     """
     about = _about(kernel, device, sizes or {}, cold)
     programs = tuple(_programs(about.fused, device, frozenset(about.shared)))
@@ -74,6 +74,15 @@ def grids_of(
     about = _about(kernel, device, {}, cold)
     found = (about.of(block, AS_CHOSEN) for block in blocks)
     return tuple(b for b in found if b is not None)
+
+
+def comes_cold(program: Program, device: Device) -> bool:
+    """Whether constants come from the farthest memory, because those of the program together do not
+    stay in a nearer one.
+    """
+    near = next(m for m in device.levels if m.shared)
+    constants = sum(c.array.nbytes for c in program.constants.values())
+    return constants > RESIDENT_SHARE * (near.capacity_bytes or float("inf"))
 
 
 def _about(kernel: Kernel, device: Device, sizes: Sizes, cold: bool) -> _Blocks:
@@ -139,8 +148,8 @@ class _Blocks:
             blocks.setdefault(block, label)
         for block, label in blocks.items():
             self._weighed(block, label)
-        for block, label in dict.fromkeys(self._fuller()):
-            self._weighed(block, label)
+        for start, block in dict.fromkeys(self._fuller()):
+            self._neighbour(block, start)
         self._share()
         return self._chosen()
 
@@ -218,24 +227,27 @@ class _Blocks:
         """From a block to its best neighbour, and on, as long as they gain."""
         d, reduced = self.device, {a.name: evaluate_dim(a.extent, {}) for a in self.c.reduce}
         while best is not None and best.block is not None and best.waits(d, held):
-            near = [self._weighed(b, best.label) for b in sharing(best.block, reduced, d)]
-            less = [
-                b
-                for b in near
-                if b and b.resident(d) >= held and self._as_known(b.block, best.block)
-            ]
+            near = [self._neighbour(b, best) for b in sharing(best.block, reduced, d)]
+            less = [b for b in near if b and b.resident(d) >= held]
             us = GAIN_RATIO * best.whole_us(d, held)
             best = min(less, key=lambda b: b.whole_us(d, held), default=None)
             if best is not None and best.whole_us(d, held) > us:
                 return
 
-    def _as_known(self, block: Block | None, before: Block | None) -> bool:
-        """Whether a block brings operands to shared memory if that before does: a chunk for which
-        there is no room is read by each thread by itself, of which times know less.
+    def _neighbour(self, block: Block, start: ThreadBlocks) -> ThreadBlocks | None:
+        """A block that was made of another, weighed. One that brings no operands to shared memory
+        where that did is none: a chunk for which there is no room is read by each thread by
+        itself, of which times know less.
         """
-        return self.staged.get(block, False) or not self.staged.get(before, False)
+        new = block not in self.known
+        found = self._weighed(block, start.label)
+        if self.staged.get(block, False) or not self.staged.get(start.block, False):
+            return found
+        if new:
+            self.known[block] = None
+        return None
 
-    def _fuller(self) -> Iterator[tuple[Block, str]]:
+    def _fuller(self) -> Iterator[tuple[ThreadBlocks, Block]]:
         """Neighbours of the best blocks whose last wave is fuller, for each number of blocks that a
         multiprocessor may hold: 320 blocks take two waves of 240 places, where 210 that are larger
         along one axis take one, in whole transactions too along the last. Roller's construction
@@ -244,9 +256,9 @@ class _Blocks:
         """
         for held in HELD:
             for b in self._best(held)[:FILLED_BLOCKS]:
-                yield from self._filling(b, held * self.device.units)
+                yield from ((b, other) for other in self._filling(b, held * self.device.units))
 
-    def _filling(self, grid: ThreadBlocks, places: int) -> Iterator[tuple[Block, str]]:
+    def _filling(self, grid: ThreadBlocks, places: int) -> Iterator[Block]:
         """The neighbours of one block that take a wave less of so many places."""
         waves = -(-grid.grid // places)
         if grid.block is None or grid.block.matrix:  # whose sizes are whole pieces
@@ -263,7 +275,7 @@ class _Blocks:
             if most and n < size <= GROWN_RATIO * n:
                 rows = (size, -(-size // row) * row) if a == last else (size,)
                 for each in dict.fromkeys(rows):
-                    yield self._grown(grid.block, a, each), grid.label
+                    yield self._grown(grid.block, a, each)
 
     def _grown(self, block: Block, axis: str, size: int) -> Block:
         """A block that is larger along one axis of its output: by more threads or, where there may

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
+from typing import Any
 
 from explorer.devices.model import Device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.shapes.dims import evaluate_dim
+from explorer.ir.tile_rules import form_problem, whole
 from explorer.roller.construct.expression import heaviest
 from explorer.tile.gpu.matrix_units import ROWS
 
@@ -18,7 +20,35 @@ def impossible(block: Block, kernel: Kernel, device: Device) -> str:
     """The first rule that a block of a kernel of fixed extents breaks, with the number; empty where
     it keeps all. Whether a device has room for it, its program tells.
     """
-    return next(_problems(block, kernel, device), "")
+    return malformed_block(block) or next(_problems(block, kernel, device), "")
+
+
+def malformed_block(block: Any) -> str:
+    """The first rule of form that it breaks, empty where it keeps all."""
+    return next(_form(block), "")
+
+
+def block_in_numbers(block: Block) -> Block:
+    """A well-formed block with Python's own numbers, in tuples."""
+    sizes = (block.tile, block.register, block.shared, block.parts)
+    tile, register, shared, parts = (tuple((a, int(n)) for a, n in each) for each in sizes)
+    return Block(tile, int(block.threads), register, shared, parts, block.matrix)
+
+
+def _form(block: Any) -> Iterator[str]:
+    """What is of another type than it says."""
+    if not isinstance(block, Block):
+        yield f"a thread block is a Block, found {type(block).__name__}"
+    elif whole(block.threads) is None:
+        yield f"it has {block.threads!r:.60} threads, and must have a whole number"
+    else:
+        for part in (block.tile, block.register, block.shared, block.parts):
+            axes = form_problem(part)
+            if axes:
+                yield axes
+        names = block.matrix
+        if not isinstance(names, tuple) or not all(isinstance(a, str) for a in names):
+            yield f"axes of matrix units are names in a tuple, found {names!r:.60}"
 
 
 def _problems(block: Block, kernel: Kernel, device: Device) -> Iterator[str]:
@@ -30,10 +60,10 @@ def _problems(block: Block, kernel: Kernel, device: Device) -> Iterator[str]:
         {a.name: evaluate_dim(a.extent, {}) for a in axes}
         for axes in (stores(kernel)[-1].axes, (*main.axes, *main.reduce), main.reduce)
     )
-    if not 1 <= block.threads <= device.block_threads:
+    if block.threads < 1 or 0 < device.block_threads < block.threads:
         yield f"it has {block.threads} threads, {device.name} takes {device.block_threads}"
     each = prod(n for _, n in block.register)
-    if each > device.thread_registers:
+    if 0 < device.thread_registers < each:
         yield f"a thread has {each} elements, {device.thread_registers} are the most"
     parts = (
         (block.tile, out),

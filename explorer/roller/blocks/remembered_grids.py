@@ -1,5 +1,5 @@
-"""Grids of thread blocks that were found before, on this machine's disk: a warm start weighs
-nothing again.
+"""Grids of thread blocks that were found before, in this process and on this machine's disk: a
+warm start weighs nothing again.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ from explorer.ir.kernels.canonical import text_of
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.roller.blocks.grids import grids
 from explorer.roller.blocks.thread_block import launched
-from explorer.roller.remembered import FOLDERS
+from explorer.roller.worked_out_by import FOLDERS
 
 
 def remembered_grids(kernel: Kernel, device: Device, cold: bool) -> tuple[ThreadBlocks, ...]:
     """`grids` of a kernel of fixed extents under canonical names."""
     parts = (text_of(kernel), text_of_device(device), str(cold))
     key = store.content_key("grids", store.code_key(*FOLDERS), *parts)
-    data = store.get(key)
-    if data is not None:
-        return tuple(_grid(**row) for row in json.loads(data))
-    found = grids(kernel, device, cold=cold)
-    store.put(key, json.dumps([asdict(g) for g in found]).encode(), "search")
-    return found
+    memory = store.memory("grids")
+    known: tuple[ThreadBlocks, ...] | None = memory.get(key)
+    if known is None:
+        data = store.get(key)
+        if data is not None:
+            known = tuple(_grid(**row) for row in json.loads(data))
+        else:
+            known = grids(kernel, device, cold=cold)
+            store.put(key, json.dumps([asdict(g) for g in known]).encode(), "search")
+        memory.put(key, known)
+    return known
 
 
 @dataclass(frozen=True, slots=True)

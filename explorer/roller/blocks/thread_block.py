@@ -13,9 +13,9 @@ from explorer.errors import BadOption
 from explorer.ir.by_identity import by_identity
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
-from explorer.ir.kernels.canonical import canonical
+from explorer.ir.kernels.canonical import canonical, renamed_block
 from explorer.ir.kernels.empty import without_empty
-from explorer.ir.kernels.normal import normalise
+from explorer.ir.kernels.normal import normalise, stores
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.roller.blocks.cut_block import Walks, cut_block
@@ -24,8 +24,8 @@ from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.expression import heaviest
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.steps import Construction
-from explorer.roller.constructed import cut_by
 from explorer.roller.tiles.cuts import cuts_all
+from explorer.roller.tiles.walks import cut_by
 from explorer.tile.gpu.rewrites import block_steps
 
 PREDICTED = "what would run as a thread block of {}: a prediction, for it is a data sheet"
@@ -61,23 +61,12 @@ def bound_normal(kernel: Kernel, sizes: Sizes) -> Kernel:
 def in_own_names(block: Block, bound: Kernel) -> Block:
     """A block of `launched` for the kernel in normal form that it is the canonical form of."""
     _, axes = canonical(bound)
-    return _renamed(block, {new: old for old, new in axes.items()})
+    return renamed_block(block, {new: old for old, new in axes.items()})
 
 
 def in_launched_names(block: Block, bound: Kernel) -> Block:
     """A block of a kernel in normal form for the canonical form of it."""
-    return _renamed(block, canonical(bound)[1])
-
-
-def _renamed(block: Block, names: Mapping[str, str]) -> Block:
-    return replace(
-        block,
-        tile=tuple((names[a], n) for a, n in block.tile),
-        register=tuple((names[a], n) for a, n in block.register),
-        shared=tuple((names[a], n) for a, n in block.shared),
-        parts=tuple((names[a], n) for a, n in block.parts),
-        matrix=tuple(names[a] for a in block.matrix),
-    )
+    return renamed_block(block, canonical(bound)[1])
 
 
 def constructed_block(
@@ -109,7 +98,9 @@ def block_of(
     threads = split(fused, p.tiles[1].shape, extents)
     register = {a.name: min(threads[a.name], sizes[a.name]) for a in main.axes}
     known = shared_out(kernel) if walks is None else walks
-    return cut_block(kernel, main, sizes, register, p.threads, known)
+    block = cut_block(kernel, main, sizes, register, p.threads, known)
+    ends = {a.name: evaluate_dim(a.extent, {}) for a in stores(kernel)[-1].axes}
+    return replace(block, tile=tuple((a, n) for a, n in block.tile if n < ends[a]))
 
 
 @by_identity

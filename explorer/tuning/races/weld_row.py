@@ -187,7 +187,6 @@ def dram_bytes(c: Compilation) -> int:
 def _moved(c: Compilation) -> Iterator[int]:
     env = c.program.env
     for b in c.program.kernel_calls:
-        assert b.kernel_call.tiling is not None
         yield (
             plan_group(b.kernel_call.kernel, c.device, env, b.kernel_call.tiling).levels[-2].traffic
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from explorer.errors import BadOption
 from widgets.model.knobs import with_tile
 from widgets.model.outline import tiling_text
 from widgets.session.changing import Changing
@@ -31,9 +30,6 @@ def time_tile(s: Changing, op: int, fields: Mapping[str, Any]) -> Any:
 def take(s: Changing, op: int, fields: Mapping[str, Any]) -> Any:
     """Pin a tile and compile through; raises BadOption where it is not legal."""
     subject = s.bench.subject(s.now, s.house, op)
-    if subject.device.kind == "gpu":
-        told = f"{subject.device.name} runs thread blocks, and none is made of this tile"
-        raise BadOption(told, where=subject.binding, try_="the inspector's list of thread blocks")
     tiling = tiling_of(fields, subject)
     what = f"tile of {subject.label} → {tiling_text(tiling)}"
     return s.show_next(Step(with_tile(s.now, subject.binding, tiling), what))

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.program import Binding
 from explorer.measure.compare import Comparison, Measurement
 from explorer.roller.alignment_report import answers
 from explorer.tuning.kernel_table.kernel_timing import Operands, time_tiling
@@ -43,16 +45,14 @@ class Bench:
         return self.known.get(_key(now, binding), {})
 
     def subject(self, now: Setting, house: House, op: int) -> Subject:
-        """The kernel of an operator; raises BadOption where it has no tile."""
-        chosen = item(house.operators, op, "operator") if op >= 0 else None
-        program = now.compiled.program
-        tiled = [b for b in program.kernel_calls if program.decisions.tiling(b.name)]
-        mine = next((b for b in tiled if chosen and chosen.name in b.origin), None)
-        if mine is None:
-            what = f"{chosen.label} has no tile of its own" if chosen else "no operator is selected"
-            raise BadOption(what, try_="select an operator that a kernel computes")
+        """The kernel of an operator; raises BadOption where it has no tile that can be edited."""
+        mine, program = self._tiled(now, house, op), now.compiled.program
         decision = program.decisions.tiling(mine.name)
-        assert decision is not None
+        if decision is None:
+            told = (
+                f"{now.compiled.device.name} runs thread blocks, and none is made of a tile by hand"
+            )
+            raise BadOption(told, where=mine.name, try_="the inspector's list of thread blocks")
         return Subject(
             mine.name,
             house.label(mine.name),
@@ -64,8 +64,22 @@ class Bench:
             threads(now.compiled),
         )
 
+    def _tiled(self, now: Setting, house: House, op: int) -> Binding:
+        """The kernel of an operator; raises BadOption where Roller decided nothing of it."""
+        chosen = item(house.operators, op, "operator") if op >= 0 else None
+        decisions = now.compiled.program.decisions
+        for b in now.compiled.program.kernel_calls:
+            if chosen and chosen.name in b.origin and decisions.rolled(b.name):
+                return b
+        what = f"{chosen.label} has no tile of its own" if chosen else "no operator is selected"
+        raise BadOption(what, try_="select an operator that a kernel computes")
+
     def form(self, now: Setting, house: House, op: int) -> dict[str, Any]:
         """What may be edited, the tile in use, and the candidates with their verdicts."""
+        mine = self._tiled(now, house, op)
+        if now.compiled.program.decisions.tiling(mine.name) is None:
+            label, device = house.label(mine.name), now.compiled.device
+            return {"kernel": label, "refusal": _not_here(device)}
         s = self.subject(now, house, op)
         decision = now.compiled.program.decisions.tiling(s.binding)
         weighed = decision.candidates if decision else ()
@@ -97,7 +111,7 @@ class Bench:
     def _cannot_run(self, s: Subject) -> str:
         if s.device.is_this_cpu:
             return ""
-        return f"{s.device.name} is a data sheet: its times are modelled, nothing can be timed here"
+        return _not_here(s.device)
 
     def judge(
         self, now: Setting, house: House, op: int, fields: Mapping[str, Any]
@@ -161,3 +175,8 @@ def _not_aligned(s: Subject, tiling: Tiling) -> list[str]:
 
 def _key(now: Setting, binding: str) -> Key:
     return now.compiled.model.digest, binding, now.sizes, threads(now.compiled)
+
+
+def _not_here(device: Device) -> str:
+    """Why no tile can be tried."""
+    return f"{device.name} is a data sheet: its times are modelled, nothing can be timed here"

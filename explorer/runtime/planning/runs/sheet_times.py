@@ -5,6 +5,7 @@ as many units as blocks are resident.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.model import Device
@@ -16,11 +17,12 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
 from explorer.rammer.sheets import Gridded, facts_of, vdevices_of
-from explorer.roller.blocks.grids import RESIDENT_SHARE, grids_of
+from explorer.roller.blocks.grids import comes_cold, grids_of
 from explorer.roller.blocks.remembered_grids import remembered_grids
 from explorer.roller.blocks.thread_block import launched
 from explorer.runtime.planning.extents import Extents
 
+Binding: TypeAlias = tuple[tuple[str, int], ...]  # of symbols, by name
 ALONE = "op-by-op"  # the policy under which an operator has the device to itself
 
 
@@ -36,16 +38,19 @@ class SheetTimes:
         chosen: Callable[[Sizes], Chosen] | None = None,
     ) -> None:
         self.device = device
-        self._chosen = chosen or (lambda sizes: {})
-        near = next(m for m in device.levels if m.shared)
-        constants = sum(c.array.nbytes for c in program.constants.values())
-        self.cold = constants > RESIDENT_SHARE * (near.capacity_bytes or float("inf"))
-        self._named: dict[tuple[Kernel, tuple[tuple[str, int], ...]], Kernel] = {}
+        self._blocks_of = chosen or (lambda sizes: {})
+        self._chosen: tuple[Binding, Chosen] | None = None  # those of one binding
+        self.cold = comes_cold(program, device)
+        self._named: dict[tuple[Kernel, Binding], Kernel] = {}
         self._known: dict[tuple[Kernel, tuple[Block, ...]], tuple[ThreadBlocks, ...]] = {}
 
     def of(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:
         """The grids that a call could be launched with under a binding."""
-        blocks = tuple(self._chosen(sizes).get(operator.binding, ()))
+        binding = tuple(sorted(sizes.items()))
+        known = self._chosen
+        if known is None or known[0] != binding:
+            known = self._chosen = binding, self._blocks_of(sizes)
+        blocks = tuple(known[1].get(operator.binding, ()))
         return self._of(operator, sizes, blocks) or self.weighed(operator, sizes)
 
     def weighed(self, operator: OperatorTask, sizes: Sizes) -> tuple[ThreadBlocks, ...]:

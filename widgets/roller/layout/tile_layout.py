@@ -1,15 +1,15 @@
-"""One kernel's tiles: its output cut into tasks, a task cut into register tiles, and the candidates
-that were weighed.
+"""One kernel's tiles: its output cut into tasks, a task cut into register tiles, on a GPU into
+blocks and threads, and the candidates that were weighed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tiling import Micro, Tiling, TilingDecision
+from explorer.ir.decisions.tiling import Block, BlockDecision, Micro, Tiling, TilingDecision
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
@@ -21,6 +21,9 @@ from widgets.draw.theme import TERM_INKS
 from widgets.model.knobs import tile_label
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
+from widgets.roller.block_choices import thread_blocks
+from widgets.roller.layout.grid import grid
+from widgets.roller.layout.threads import each, threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class TileRows:
     """A kernel's cuts from the slowest axis to the fastest; `micro` is None where nothing is
-    contracted.
+    contracted. On a GPU a task is a thread block, whose warps have so many `lanes`.
     """
 
     kernel: str
@@ -49,10 +52,12 @@ class TileRows:
     micro: Micro | None
     item_bytes: int
     depth: int
-    candidates: tuple[Candidate[Tiling], ...]
+    candidates: tuple[Candidate[Tiling | Block], ...]
     chosen: str
     pinned: bool
     ops: tuple[str, ...]
+    block: Block | None = None
+    lanes: int = 1
 
     @property
     def tasks(self) -> int:
@@ -69,27 +74,20 @@ def data(
     program: Program,
     sizes: Mapping[str, int] | None = None,
     labels: Mapping[str, str] | None = None,
+    lanes: int = 1,
 ) -> tuple[TileRows, ...]:
     """One entry a kernel that Roller has cut, in program order; `labels` says what kernels are
-    called.
+    called, `lanes` how many a warp of the device has.
     """
     bound = {**program.env.hints, **(sizes or {})}
     names, found = labels or {}, []
     for b in program.kernel_calls:
-        if b.kernel_call.tiling is not None:
-            decision = program.decisions.tiling(b.name)
+        tile = b.kernel_call.tiling or b.kernel_call.block
+        if tile is not None:
+            decision = program.decisions.rolled(b.name)
             ops = tuple(sorted(b.origin))
-            found.append(
-                _rows(
-                    b.name,
-                    names.get(b.name, b.name),
-                    b.kernel_call.kernel,
-                    b.kernel_call.tiling,
-                    decision,
-                    bound,
-                    ops,
-                )
-            )
+            called, kernel = names.get(b.name, b.name), b.kernel_call.kernel
+            found.append(_rows(b.name, called, kernel, tile, decision, bound, ops, lanes))
     return tuple(found)
 
 
@@ -97,16 +95,12 @@ def _rows(
     name: str,
     called: str,
     kernel: Kernel,
-    tiling: Tiling,
-    decision: TilingDecision | None,
+    tiling: Tiling | Block,
+    decision: TilingDecision | BlockDecision | None,
     sizes: Mapping[str, int],
     ops: tuple[str, ...],
+    lanes: int,
 ) -> TileRows:
-    last = kernel.computes[-1]
-    cuts = []
-    for axis in last.axes:
-        extent = max(evaluate_dim(axis.extent, sizes), 1)
-        cuts.append(Cut(axis.name, extent, min(tiling.size(axis.name) or extent, extent)))
     summed = [c for c in kernel.computes if _multiplies(c)]
     depth = prod(evaluate_dim(a.extent, sizes) for a in summed[0].reduce) if summed else 0
     candidates = decision.candidates if decision else ()
@@ -117,15 +111,25 @@ def _rows(
     return TileRows(
         name,
         called,
-        tuple(cuts),
-        tiling.micro if summed else None,
+        _cuts(kernel, tiling, sizes),
+        tiling.micro if summed and isinstance(tiling, Tiling) else None,
         max(ITEM_BYTES[kernel.dtype(t)] for t in kernel.outputs),
         depth,
         candidates,
         chosen,
         bool(decision and decision.pinned),
         ops,
+        tiling if isinstance(tiling, Block) else None,
+        lanes,
     )
+
+
+def _cuts(kernel: Kernel, tiling: Tiling | Block, sizes: Mapping[str, int]) -> tuple[Cut, ...]:
+    cuts = []
+    for axis in kernel.computes[-1].axes:
+        extent = max(evaluate_dim(axis.extent, sizes), 1)
+        cuts.append(Cut(axis.name, extent, min(tiling.size(axis.name) or extent, extent)))
+    return tuple(cuts)
 
 
 def _multiplies(c: Compute) -> bool:
@@ -149,7 +153,7 @@ def table(rows: tuple[TileRows, ...]) -> Table:
                 _sizes(r.cuts, "tile"),
                 r.tasks,
                 r.tile_bytes,
-                f"{r.micro.rows}×{r.micro.columns}" if r.micro else "",
+                _registers(r),
                 len(r.candidates),
                 sum(bool(c.refused) for c in r.candidates),
             )
@@ -157,6 +161,12 @@ def table(rows: tuple[TileRows, ...]) -> Table:
         ),
         tuple(r.ops for r in rows),
     )
+
+
+def _registers(r: TileRows) -> str:
+    if r.block is not None:
+        return f"{each(r.block)} in each of {r.block.threads} threads"
+    return f"{r.micro.rows}×{r.micro.columns}" if r.micro else ""
 
 
 def _sizes(cuts: tuple[Cut, ...], field: str) -> str:
@@ -182,17 +192,19 @@ def _levels(k: TileRows) -> list[str]:
     marks = [
         label(12, 32, "memory", "i w"),
         label(12, 48, _sizes(k.cuts, "extent")),
-        label(12, 64, count_text(k.tasks, "task"), "q"),
-        *_grid(150, 20, 220, 104, down, across, marked=True),
+        label(12, 64, count_text(k.tasks, "block" if k.block else "task"), "q"),
+        *grid(150, 20, 220, 104, down, across, marked=True),
         label(150, 138, fit(f"cut along {_cut_names(k)}", 236), "q"),
-        label(12, 172, "one task", "i w"),
+        label(12, 172, "one block" if k.block else "one task", "i w"),
         label(12, 188, _sizes(k.cuts, "tile")),
         label(12, 204, size_text(k.tile_bytes), "q"),
     ]
+    if k.block is not None:
+        return marks + threads(k.block, k.lanes)
     if k.micro is None:
         return [
             *marks,
-            *_grid(150, 160, 150, 76, 1, 1, marked=False),
+            *grid(150, 160, 150, 76, 1, 1, marked=False),
             label(150, 252, "row by row, in vectors", "q"),
         ]
     return marks + _micro(
@@ -205,30 +217,10 @@ def _cut_names(k: TileRows) -> str:
     return ", ".join(cut) or "no axis: one task"
 
 
-def _grid(
-    x: float, y: float, wide: float, high: float, down: int, across: int, *, marked: bool
-) -> list[str]:
-    """A box with at most 40 lines each way; more tiles than that are a tint."""
-    lines = ""
-    if down <= 40:
-        lines += "".join(f"M{x} {y + high * i / down:.1f}h{wide}" for i in range(1, down))
-    if across <= 40:
-        lines += "".join(f"M{x + wide * i / across:.1f} {y}v{high}" for i in range(1, across))
-    ground = "var(--app)" if max(down, across) <= 40 else "var(--tint)"
-    marks = [
-        rect(x, y, wide, high, ground, 'stroke="var(--line2)"'),
-        path(lines or "M0 0", "var(--line2)"),
-    ]
-    if marked:
-        w, h = max(wide / across, 3), max(high / down, 3)
-        marks.append(rect(x, y, w, h, "var(--soft)", 'stroke="var(--accent)" stroke-width="1.6"'))
-    return marks
-
-
 def _micro(k: TileRows, micro: Micro, rows: int, columns: int) -> list[str]:
     down, across = -(-rows // micro.rows), -(-columns // micro.columns)
     x, y, wide, high = 150.0, 160.0, 150.0, 76.0
-    marks = _grid(x, y, wide, high, down, across, marked=True)
+    marks = grid(x, y, wide, high, down, across, marked=True)
     spare_rows, spare_columns = (
         1 - rows / (down * micro.rows),
         1 - columns / (across * micro.columns),
@@ -268,15 +260,15 @@ def _weighed(k: TileRows) -> list[str]:
     taken = [c for c in k.candidates if not c.refused]
     refused = [c for c in k.candidates if c.refused]
     most = max((c.cost_us for c in taken[:9]), default=1) or 1
+    bar = 520 if k.block is None else 582  # blocks have more to tell
     head = f"Weighed; {len(refused)} refused"
     marks = [label(410, 22, head, "i w"), label(668, 22, "modelled µs", "q", anchor="end")]
     y = 34
     for c in taken[:9]:
         on = c.label == k.chosen
-        marks.append(
-            label(410, y + 10, fit(tile_label(c), 104, mono=True), "mono " + ("a" if on else "i"))
-        )
-        marks += _bar(c, 520, y, 96 / most, inks)
+        text = fit(tile_label(c), bar - 416, mono=True)
+        marks.append(label(410, y + 10, text, "mono " + ("a" if on else "i"), title=c.label))
+        marks += _bar(c, bar, y, (616 - bar) / most, inks)
         marks.append(
             label(
                 668,
@@ -304,7 +296,7 @@ def _weighed(k: TileRows) -> list[str]:
 
 
 def _bar(
-    c: Candidate[Tiling], x: float, y: float, scale: float, inks: Mapping[str, str]
+    c: Candidate[Tiling | Block], x: float, y: float, scale: float, inks: Mapping[str, str]
 ) -> list[str]:
     marks, at = [], x
     for name, us in c.terms:
@@ -324,14 +316,31 @@ def _bar(
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = data(s.now.compiled.program, dict(s.now.sizes), s.house.labels)
+    lanes = s.now.compiled.device.lanes
+    rows = data(s.now.compiled.program, dict(s.now.sizes), s.house.labels, lanes)
+    rows = tuple(_of_wall(s, r) if r is of_operator(rows, op) else r for r in rows)
     return rows, figure(rows, op), table(rows)
+
+
+def _of_wall(s: OnShow, r: TileRows) -> TileRows:
+    """A kernel's thread blocks as the wall has them at the sizes on show."""
+    weighed = thread_blocks(s.now, r.kernel) if r.block is not None else ()
+    mine = next((w.candidate for w in weighed if w.on), None)
+    if mine is None:
+        return r
+    program = s.now.compiled.program
+    kernel = next(b.kernel_call.kernel for b in program.kernel_calls if b.name == r.kernel)
+    sizes = {**program.env.hints, **dict(s.now.sizes)}
+    candidates = tuple(w.candidate for w in weighed)
+    cuts = _cuts(kernel, mine.value, sizes)
+    return replace(r, cuts=cuts, candidates=candidates, chosen=mine.label, block=mine.value)
 
 
 PICTURE = Picture(
     name="layout",
     title="Tune",
-    words="A kernel's output cut into tasks and register tiles; any tile can be tried and timed.",
+    words="A kernel's output cut into tasks and register tiles, on a GPU into blocks and threads; "
+    "on this machine any tile can be tried and timed.",
     stage=Stage.ROLLED,
     about="kernel",
     live="tile",

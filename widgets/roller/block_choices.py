@@ -1,0 +1,106 @@
+"""The thread blocks of a kernel to choose from on a GPU: each as the tile of the block, and of a
+thread of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explorer.cost.thread_blocks import ThreadBlocks
+from explorer.devices.model import Device
+from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.tiling import Block
+from explorer.ir.kernel import Compute, Kernel
+from explorer.ir.patterns.regions import propagate
+from explorer.ir.shapes.dims import Sizes, evaluate_dim
+from explorer.roller.blocks.candidates import grid_of
+from explorer.roller.blocks.thread_block import bound_normal
+from explorer.roller.construct.expression import heaviest, of_compute
+from explorer.roller.construct.levels import Room
+from explorer.roller.construct.rtile import RTile
+from explorer.roller.construct.scale_out import Waves
+from widgets.model.knobs import Setting
+from widgets.roller.rolled import Choice, Level
+
+MOST = 6  # thread blocks to choose from, beside those of the wall
+TAKEN = "blocks of the wall are such"
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A block with what it would take alone; `on`: bricks of the wall are such blocks, or, before
+    there is one, Roller chose it.
+    """
+
+    candidate: Candidate[Block]
+    on: bool
+
+
+def thread_blocks(now: Setting, binding: str) -> tuple[Weighed, ...]:
+    """Those of a kernel call, the fastest alone first; none where nothing is printed of it. Before
+    there is a wall they are those that Roller decided on.
+    """
+    c, sizes = now.compiled, dict(now.sizes)
+    taken = c.taken_blocks(binding, sizes) if binding else ()
+    if taken:
+        return tuple(Weighed(x, x.value in taken) for x in c.weighed_blocks(binding, sizes))
+    decision = c.program.decisions.block(binding)
+    if decision is None:
+        return ()
+    return tuple(Weighed(x, x.value == decision.chosen) for x in decision.candidates)
+
+
+def block_choices(
+    kernel: Kernel, blocks: Sequence[Weighed], device: Device, sizes: Sizes
+) -> tuple[Choice, ...]:
+    """The first of the blocks, and those that a wall runs."""
+    bound = bound_normal(kernel, sizes)
+    shown = [w for n, w in enumerate(blocks) if n < MOST or w.on]
+    found = (_choice(bound, w.candidate, device, w.on) for w in shown)
+    return tuple(c for c in found if c is not None)
+
+
+def _choice(bound: Kernel, c: Candidate[Block], device: Device, taken: bool) -> Choice | None:
+    grid = grid_of(bound, c.value, device)
+    if grid is None:
+        return None
+    main = heaviest(bound, {})
+    beside, _ = grid.beside(device, grid.grid, grid.resident(device))
+    return Choice(
+        label=c.label,
+        levels=_levels(bound, main, c.value, grid, device),
+        waves=Waves(grid.grid, max(1, device.units), beside),
+        modelled_us=c.cost_us,
+        terms=c.terms,
+        note=TAKEN if taken else "",
+        block=c.value,
+    )
+
+
+def _levels(
+    bound: Kernel, main: Compute, block: Block, grid: ThreadBlocks, device: Device
+) -> tuple[Level, ...]:
+    """What a block works on at once, and what one of its threads does."""
+    e, near = of_compute(bound, main, {}), next(m for m in device.levels if m.shared)
+    ranges = propagate(bound, dict(block.tile)).axes[bound.computes.index(main)]
+    at_once, each = dict(block.shared), dict(block.register)
+    shape = tuple(
+        max(1, min(n, at_once.get(a, evaluate_dim(ranges[a].size, {}) if a in ranges else n)))
+        for a, n in zip(e.axes, e.extents, strict=True)
+    )
+    inner = tuple(min(n, each.get(a, 1)) for a, n in zip(e.axes, shape, strict=True))
+    shared = grid.shared_bytes > 0
+    home = "shared memory" if shared else "a thread block"
+    rooms = (
+        Room("shared bytes of a block", grid.shared_bytes, device.block_shared_bytes),
+        Room("registers of a block", grid.registers, device.unit_registers),
+        Room("threads of a block", grid.threads, device.block_threads),
+    )
+    mine = RTile(e, inner)
+    room = Room("elements of a thread", mine.points, device.thread_registers)
+    line = device.banks * device.bank_bytes if shared else near.line_bytes
+    return (
+        Level(home, near.name, RTile(e, shape), rooms, near.line_bytes),
+        Level("registers", home if shared else near.name, mine, (room,), line),
+    )
