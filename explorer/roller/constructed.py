@@ -5,11 +5,12 @@ tile in registers the micro-kernel (Roller, section 3).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from itertools import product as every
 from math import prod
 
-from explorer.cost.estimate import contract_cycles
+from explorer.cost.estimate import contract_cycles, tasks
 from explorer.cost.structure import structure
 from explorer.devices.model import Device
 from explorer.ir.decisions.candidate import Candidate
@@ -18,11 +19,12 @@ from explorer.ir.kernel import Compute, Kernel, reads
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.sliding import slides
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
-from explorer.roller.construct.axis_fusion import unfused
-from explorer.roller.construct.construct import Growth, results_of
+from explorer.roller.construct.axis_fusion import Fused, unfused
+from explorer.roller.construct.construct import KEPT_TILES_ON_CPU, Growth, results_of
 from explorer.roller.construct.expression import heaviest, of_compute
 from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram
+from explorer.roller.construct.shrink import finer
 from explorer.roller.policy import SHOWN_CANDIDATES, tile_candidates, weighed_cuts
 from explorer.roller.reduction_safe_cuts import unrepeated
 from explorer.roller.tiles.cuts import Cut
@@ -47,7 +49,6 @@ def constructed(
     where it finds few, or none that is legal, what `tile_candidates` finds is weighed too.
     """
     inside = Inside.of(kernel, device, sizes)
-    weighed = []
     tiled = tuple(_tilings(kernel, device, sizes))
     grown = (
         *tiled,
@@ -55,14 +56,24 @@ def constructed(
         *_less_wasted(kernel, inside, tiled),
         *_unrepeated(kernel, inside),
     )
-    for cut, micro in dict.fromkeys(grown):
-        choice = inside.choice(cut)
-        if choice is not None:
-            regions, pack, block = choice
-            tiling = Tiling(cut, micro, pack, block)
-            weighed.append(scored(kernel, tiling, device, sizes, regions))
+
+    def weigh(some: Iterable[tuple[Cut, Micro]]) -> Iterator[Candidate[Tiling]]:
+        for cut, micro in dict.fromkeys(some):
+            choice = inside.choice(cut)
+            if choice is not None:
+                regions, pack, block = choice
+                tiling = Tiling(cut, micro, pack, block)
+                yield scored(kernel, tiling, device, sizes, regions)
+
+    weighed = list(weigh(grown))
     if len(weighed) < FEW_TILINGS:
         weighed += [c for c in weighed_cuts(kernel, device, sizes) if c not in weighed]
+    if weighed:
+        best = min(weighed, key=lambda c: c.cost_us)
+        most = tasks(kernel, best.value, sizes)
+        fewer = weigh(_fewer_tasks(kernel, device, sizes))
+        better = (c for c in fewer if AS_GOOD_RATIO * c.cost_us < best.cost_us)
+        weighed += [c for c in better if tasks(kernel, c.value, sizes) < most]
     found = in_order(weighed, kernel, device, env, sizes, top_k)
     first = next(found, None)
     if first is None or first.refused:
@@ -148,31 +159,77 @@ def _unrepeated(kernel: Kernel, inside: Inside) -> Iterator[tuple[Cut, Micro]]:
 
 
 def _tilings(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut, Micro]]:
-    c = _main(kernel, sizes)
-    found = tensor_contraction(kernel, c)
-    own = sums_of(kernel, device)
-    fused = (
-        unfused(of_compute(kernel, c, sizes))
-        if found is None
-        else as_matmul(kernel, c, found, sizes)
-    )
-    walks = cut_by(kernel, kernel.computes.index(c), found)
-    extents = {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes}
-    symbolic = {a.name for a in c.axes if not isinstance(a.extent, int)}
-    wanted = max(LEAST_RESULTS, min(GROWN_RESULTS, WEIGHED_COMPUTES // len(kernel.computes)))
-    growth = Growth(top_k=wanted, each=EACH_RESULTS if found else None)
-    blocks = list(_blocks(kernel, sizes))
-    for number, p in enumerate(results_of(fused.expression, own, growth)):
-        cut: dict[str, int] = {}
-        for axis, size in tile_of(fused, p, extents).items():
-            if axis in walks and (size < extents[axis] or axis in symbolic):
-                out, step = walks[axis]
-                cut[out] = max(1, size // step)
-        micro = _micro(p, own, found is not None)
-        for shares in _shares(kernel, cut, device, sizes):
+    grown, blocks = _Grown.of(kernel, device, sizes), list(_blocks(kernel, sizes))
+    for number, p in enumerate(grown.results):
+        micro = grown.micro(p)
+        for shares in _shares(kernel, grown.cut(p), device, sizes):
             yield shares, micro
         if number < FEW_REGISTER_TILES:
             yield from ((block, micro) for block in blocks)
+
+
+def _fewer_tasks(kernel: Kernel, device: Device, sizes: Sizes) -> Iterator[tuple[Cut, Micro]]:
+    """What results were before they were cut finer, so that every unit has work, and on the way:
+    of many units a few may be done first, with tasks that reuse more.
+    """
+    grown = _Grown.of(kernel, device, sizes)
+    for p in grown.results:
+        if p.shrunk_from:
+            spatial = range(p.tiles[0].expression.spatial)
+            whole = TiledProgram(p.shrunk_from, p.border)
+            for made in finer(whole, device.units, spatial, KEPT_TILES_ON_CPU):
+                yield _ordered(kernel, grown.cut(made)), grown.micro(made)
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """The construction's results for a kernel, as cuts of its output and register tiles."""
+
+    fused: Fused
+    device: Device
+    walks: Mapping[str, tuple[str, int]]
+    extents: Mapping[str, int]
+    symbolic: frozenset[str]
+    sums: bool
+    results: tuple[TiledProgram, ...]
+
+    @staticmethod
+    def of(kernel: Kernel, device: Device, sizes: Sizes) -> _Grown:
+        c, own = _main(kernel, sizes), sums_of(kernel, device)
+        found = tensor_contraction(kernel, c)
+        fused = (
+            unfused(of_compute(kernel, c, sizes))
+            if found is None
+            else as_matmul(kernel, c, found, sizes)
+        )
+        wanted = max(LEAST_RESULTS, min(GROWN_RESULTS, WEIGHED_COMPUTES // len(kernel.computes)))
+        growth = Growth(top_k=wanted, each=EACH_RESULTS if found else None)
+        return _Grown(
+            fused,
+            own,
+            cut_by(kernel, kernel.computes.index(c), found),
+            {a.name: max(1, evaluate_dim(a.extent, sizes)) for a in c.axes},
+            frozenset(a.name for a in c.axes if not isinstance(a.extent, int)),
+            found is not None,
+            results_of(fused.expression, own, growth),
+        )
+
+    def cut(self, p: TiledProgram) -> dict[str, int]:
+        """The sizes of the tile along the axes of the output."""
+        cut: dict[str, int] = {}
+        for axis, size in tile_of(self.fused, p, self.extents).items():
+            if axis in self.walks and (size < self.extents[axis] or axis in self.symbolic):
+                out, step = self.walks[axis]
+                cut[out] = max(1, size // step)
+        return cut
+
+    def micro(self, p: TiledProgram) -> Micro:
+        """Its register tile: the columns in vectors, all other axes as rows."""
+        lanes = self.device.lanes
+        if not self.sums:
+            return Micro(1, 1, lanes)
+        register = p.tiles[-2].spatial
+        return Micro(prod(register[:-1]), -(-register[-1] // lanes), lanes)
 
 
 def _blocks(kernel: Kernel, sizes: Sizes) -> Iterator[Cut]:
@@ -219,14 +276,6 @@ def _main(kernel: Kernel, sizes: Sizes) -> Compute:
     """The heaviest contraction, else the heaviest compute."""
     sums = [c for c in kernel.computes if tensor_contraction(kernel, c) is not None]
     return heaviest(kernel, sizes, sums)
-
-
-def _micro(program: TiledProgram, device: Device, sums: bool) -> Micro:
-    """The register tile: the columns in vectors, all other axes as rows."""
-    if not sums:
-        return Micro(1, 1, device.lanes)
-    register = program.tiles[-2].spatial
-    return Micro(prod(register[:-1]), -(-register[-1] // device.lanes), device.lanes)
 
 
 def _ordered(kernel: Kernel, cut: Mapping[str, int]) -> Cut:

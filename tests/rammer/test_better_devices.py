@@ -12,8 +12,10 @@ import pytest
 
 import explorer
 from explorer.devices.catalogue import device
+from explorer.devices.hardware import Options as Hardware
 from explorer.devices.hardware import changed
 from explorer.devices.model import Device
+from explorer.options import Options
 from explorer.rammer import sheets
 from explorer.runtime.executable import Executable
 
@@ -106,3 +108,17 @@ def test_half_of_the_bandwidth_does_not_help_squeezenet() -> None:
     us = c.planned_wall().total_us
     assert us <= same_us(c, varied(c.device, "DRAM bandwidth", 0.5))
     assert us <= 150
+
+
+@pytest.mark.parametrize("model", ["zoo:tiny_bert", "zoo:tiny_vit"])
+def test_more_cores_take_no_longer(model: str) -> None:
+    """Tiles were cut finer until each core had a task, however much each then read again: 64 cores
+    took longer than 8.
+    """
+    before = float("inf")
+    for units in (2, 8, 64):
+        options = Options(hardware=Hardware({"units": units}))
+        c = explorer.compile(model, target="cpu-avx512", until="planned", options=options)
+        took = c.planned_wall().total_us
+        assert took <= 1.02 * before, (units, took, before)
+        before = took
