@@ -58,7 +58,6 @@ from explorer.relax.reductions.shared_reductions import ShareLongReductions
 from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
-from explorer.roller.blocks.remembered_grids import GridPrice
 from explorer.roller.legal_tiles import LegalTiles
 from explorer.runtime.control.choose import ChooseWays
 from explorer.stored.tiers import Kept, kept
@@ -180,7 +179,7 @@ def _sharing(device: Device) -> ShareLongReductions:
     """Long sums in parts: where a data sheet tells what thread blocks take, as that says."""
     if device.kind != "gpu":
         return ShareLongReductions(device.units)
-    return ShareLongReductions(device.units, GridPrice(device), device.barrier_us)
+    return ShareLongReductions(device.units, Price(device), device.barrier_us)
 
 
 def _lifting(device: Device) -> tuple[Step, ...]:

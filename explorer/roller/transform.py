@@ -22,6 +22,7 @@ from explorer.passes.pipeline.own_policy import Asked
 from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
 from explorer.roller.blocks.candidates import block_candidates, block_refusal, weigh_block
 from explorer.roller.blocks.grids import comes_cold
+from explorer.roller.blocks.remembered_grids import alone_us
 from explorer.roller.efficient import efficient
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
 from explorer.roller.own_answer import of_blocks, of_tilings, own_candidates
@@ -211,13 +212,17 @@ def _found(
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The modelled time of a kernel at its best tiling: what Welder weighs merges by."""
+    """The modelled time of a kernel at its best tiling, on a GPU with the thread blocks that are
+    done first: what Welder weighs merges by.
+    """
 
     device: Device
     top_k: int = 10
 
     def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
         """Microseconds on all units under the hints; infinite where no tiling is legal."""
+        if self.device.kind == "gpu":
+            return alone_us(kernel, self.device, env.hints)
         found = best_tiling(_named(kernel), self.device, env, env.hints, self.top_k)
         return float("inf") if found is None else found.cost_us
 

@@ -227,12 +227,26 @@ class _Blocks:
         """From a block to its best neighbour, and on, as long as they gain."""
         d, reduced = self.device, {a.name: evaluate_dim(a.extent, {}) for a in self.c.reduce}
         while best is not None and best.block is not None and best.waits(d, held):
-            near = [self._neighbour(b, best) for b in sharing(best.block, reduced, d)]
+            others = (*sharing(best.block, reduced, d), *self._halves(best.block))
+            near = [self._neighbour(b, best) for b in others]
             less = [b for b in near if b and b.resident(d) >= held]
             us = GAIN_RATIO * best.whole_us(d, held)
             best = min(less, key=lambda b: b.whole_us(d, held), default=None)
             if best is not None and best.whole_us(d, held) > us:
                 return
+
+    def _halves(self, block: Block) -> Iterator[Block]:
+        """The block with half of its tile along one axis, and half of its threads."""
+        if block.matrix or block.threads < 2 * self.device.lanes:  # whole pieces; whole warps
+            return
+        axes = {a.name: evaluate_dim(a.extent, {}) for a in stores(self.kernel)[-1].axes}
+        sizes = dict(block.tile)
+        for axis, extent in axes.items():
+            size = sizes.get(axis, extent)
+            if size > 1:
+                cut = {**sizes, axis: -(-size // 2)}
+                tile = tuple((a, cut[a]) for a in axes if a in cut)
+                yield replace(block, tile=tile, threads=-(-block.threads * cut[axis] // size))
 
     def _neighbour(self, block: Block, start: ThreadBlocks) -> ThreadBlocks | None:
         """A block that was made of another, weighed. One that brings no operands to shared memory

@@ -5,7 +5,7 @@ warm start weighs nothing again.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from explorer import cache as store
@@ -14,7 +14,7 @@ from explorer.devices.model import Device, text_of_device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import text_of
-from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.shapes.dims import Sizes
 from explorer.roller.blocks.grids import grids
 from explorer.roller.blocks.thread_block import launched
 from explorer.roller.worked_out_by import FOLDERS
@@ -37,19 +37,14 @@ def remembered_grids(kernel: Kernel, device: Device, cold: bool) -> tuple[Thread
     return known
 
 
-@dataclass(frozen=True, slots=True)
-class GridPrice:
-    """The planned time of a kernel alone on a data-sheet device, under the hints."""
-
-    device: Device
-
-    def __call__(self, kernel: Kernel, env: ShapeEnv) -> float:
-        """Microseconds of the grid that is done first; 0 where there are no elements."""
-        of = launched(kernel, env.hints)
-        if not of.computes:
-            return 0.0
-        found = remembered_grids(of, self.device, cold=False)
-        return min(g.whole_us(self.device) for g in found)
+def alone_us(kernel: Kernel, device: Device, sizes: Sizes) -> float:
+    """Microseconds of a kernel alone on a data-sheet device under a binding, with the blocks that
+    are done first; 0 where it has no elements.
+    """
+    of = launched(kernel, sizes)
+    if not of.computes:
+        return 0.0
+    return min(g.whole_us(device) for g in remembered_grids(of, device, cold=False))
 
 
 def _grid(block: dict[str, Any] | None, **figures: Any) -> ThreadBlocks:
