@@ -12,8 +12,8 @@ from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.expressions import Scalars, register
 from explorer.codegen.cuda.narrow import encoded
 from explorer.ir.affine import Affine, var
-from explorer.ir.dtypes import is_stored_otherwise
-from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr
+from explorer.ir.dtypes import NARROW_FLOATS, computed, is_stored_otherwise
+from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, dtype_of_tile
 from explorer.ir.tile_programs.program import Grid
 from explorer.ir.tile_programs.statements import For, Span
 from explorer.ir.tile_programs.traversal import moved
@@ -172,13 +172,23 @@ class Emitter:
             case Fetch(b) if b.dtype == f.buffer.dtype and is_stored_otherwise(b.dtype):
                 self.put(scalars, f, scalars.held(expr))
             case _:
-                self.store(scalars, f, self.value(scalars, expr))
+                self.store(scalars, f, self.value(scalars, unrounded(expr, f)))
 
     def _parts(self, scalars: Scalars) -> None:
         """The parts of an expression that are not there yet."""
         for text in scalars.lines:
             self.line(text)
         scalars.lines.clear()
+
+
+def unrounded(expr: TileExpr, target: Fetch) -> TileExpr:
+    """What becomes the same element where it is stored, and is rounded no sooner."""
+    dtype = target.buffer.dtype
+    match expr:
+        case Do(op, (x,)) if op == f"cast_{dtype}" and target.buffer.level != REGISTER:
+            rounds = dtype in NARROW_FLOATS and computed(dtype_of_tile(x)) == "float32"
+            return x if rounds else expr
+    return expr
 
 
 def _place(counts: Sequence[int], n: int) -> str:

@@ -55,6 +55,9 @@ class Scalars:
                 return register(e)
         if e not in self.names:
             right = self.right(e)
+            if right.startswith(f"_e{self.tag}_") and right.isidentifier():
+                self.names[e] = right  # such as what a bfloat16 is read as, converted to float32
+                return right
             self.names[e] = f"_e{self.tag}_{self.count}"
             self.count += 1
             self.lines.append(f"{self.names[e]} = {right}")

@@ -13,8 +13,6 @@ from explorer.ir.dtypes import (
     is_stored_otherwise,
 )
 
-QUIET_NAN = 0x7FC0  # as bfloat16
-
 
 def unprinted(dtype: DType) -> str:
     """Why elements of a dtype are not printed; empty where they are."""
@@ -33,7 +31,7 @@ def held(dtype: DType) -> DType:
 def decoded(x: str, dtype: DType) -> str:
     """The value of what an array holds."""
     if dtype == "bfloat16":
-        return f"libdevice.int_as_float(int32(int64({x}) << 16))"
+        return f"of_bfloat16({x})"
     if dtype in SMALL_INTEGERS:
         return _wrapped(x, dtype)
     return f"{computed(dtype)}({x})" if is_stored_otherwise(dtype) else x
@@ -42,15 +40,13 @@ def decoded(x: str, dtype: DType) -> str:
 def encoded(x: str, dtype: DType) -> str:
     """What an array holds of a value: the nearest bfloat16, of two the even one."""
     if dtype == "bfloat16":
-        bits = f"int64(libdevice.float_as_int({x}))"
-        nearest = f"uint16(({bits} + 32767 + ({bits} >> 16 & 1)) >> 16)"
-        return f"{nearest} if {x} == {x} else uint16({QUIET_NAN})"
+        return f"to_bfloat16({x})"
     return _wrapped(x, dtype) if dtype in SMALL_INTEGERS else x
 
 
 def rounded(x: str, dtype: DType) -> str:
     """A value of the computed type as the nearest one that can be stored."""
-    return decoded(f"({encoded(x, dtype)})", dtype) if dtype == "bfloat16" else encoded(x, dtype)
+    return decoded(encoded(x, dtype), dtype) if dtype == "bfloat16" else encoded(x, dtype)
 
 
 def _wrapped(x: str, dtype: DType) -> str:

@@ -33,6 +33,7 @@ from numba.cuda import libdevice
 from numba.types import boolean, float16, float32, float64
 from numba.types import int8, int16, int32, int64, uint8, uint16, uint32, uint64
 
+from explorer.codegen.cuda.object.bfloat16 import of_bfloat16, to_bfloat16
 from explorer.codegen.cuda.object.matrix_units import mma_bfloat16, mma_float16, word2, word_of
 from explorer.codegen.cuda.object.vector_loads import load4, load8
 """  # of every kernel, whichever of these it needs

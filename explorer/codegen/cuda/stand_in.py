@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.codegen.cuda import stand_in_elements as elements
 from explorer.errors import CheckFailed
 from explorer.ir.dtypes import is_float, numpy_dtype
 from explorer.ir.scalar_functions import SCALAR_FUNCTIONS
@@ -275,26 +276,6 @@ class _Cuda(SimpleNamespace):
         return self.exchange(memory, at, value) if memory[at] == known else memory[at]
 
 
-def _load(count: int) -> Callable[[Memory, Any], tuple[Any, ...]]:
-    def load(memory: Memory, at: Any) -> tuple[Any, ...]:
-        if int(at) % count:
-            what = f"a thread loads {count} of {memory.name} from {at} on"
-            raise CheckFailed(what, where=memory.name)
-        return tuple(memory[int(at) + n] for n in range(count))
-
-    return load
-
-
-def _word2(memory: Memory, at: Any) -> Any:
-    if int(at) % 2:
-        raise CheckFailed(f"a thread loads a word of {memory.name} from {at} on", where=memory.name)
-    return _word_of(memory, at, int(at) + 1)
-
-
-def _word_of(memory: Memory, low: Any, high: Any) -> Any:
-    return np.array([memory[int(low)], memory[int(high)]]).view(np.uint32)[0]
-
-
 def _local(size: int, dtype: Any) -> Memory:
     return Memory(_poison(size, dtype.dtype), "registers")
 
@@ -436,10 +417,12 @@ def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
             longlong_as_double=lambda x: np.int64(x).view(np.float64),
         ),
         "globaltimer": cuda.timer,
-        "load4": _load(4),
-        "load8": _load(8),
-        "word2": _word2,
-        "word_of": _word_of,
+        "load4": elements.load(4),
+        "load8": elements.load(8),
+        "of_bfloat16": elements.of_bfloat16,
+        "to_bfloat16": elements.to_bfloat16,
+        "word2": elements.word2,
+        "word_of": elements.word_of,
         "_PAUSE": PAUSE,
         "_Or": Or,
         "_Exchange": Exchange,

@@ -5,6 +5,7 @@ of less than a byte, are what ml_dtypes makes of them.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +15,7 @@ import explorer
 from explorer.codegen.cuda.assemble import assemble, why_not
 from explorer.codegen.cuda.build import print_block
 from explorer.codegen.cuda.simulated import launch, simulate
+from explorer.codegen.cuda.stand_in_elements import BFLOAT16_NAN, to_bfloat16
 from explorer.devices.catalogue import device
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Block
@@ -57,6 +59,17 @@ def test_what_is_stored_is_the_nearest() -> None:
     found = made(cast("float32", "bfloat16", x.size), x)
     assert found.dtype == HALF
     np.testing.assert_array_equal(found.astype("f4"), want.astype("f4"))
+
+
+def test_around_every_bfloat16_the_nearest_is_taken() -> None:
+    """Each of them, halfway to the next one, and a bit less and more than that."""
+    each = np.arange(1 << 16, dtype=np.uint32) << 16
+    for off in (0, 0x7FFF, 0x8000, 0x8001):
+        x = (each + np.uint32(off)).view(np.float32)
+        found = np.array([to_bfloat16(value) for value in x])
+        with np.errstate(all="ignore"):
+            want = x.astype(HALF).view(np.uint16)
+        np.testing.assert_array_equal(found, np.where(x == x, want, BFLOAT16_NAN))
 
 
 def test_what_is_copied_keeps_its_bits() -> None:
@@ -121,6 +134,20 @@ def test_a_program_in_bfloat16_is_what_the_interpreter_makes(n: int) -> None:
     (got,), (want,) = found.values(), evaluate(c.model.program, given).values()
     assert got.dtype == want.dtype == HALF
     np.testing.assert_allclose(got.astype("f4"), want.astype("f4"), 2e-2, 1e-3)
+
+
+@pytest.mark.parametrize("capability", [75, 80, 90])
+def test_rounding_is_one_instruction_where_there_is_one(capability: int) -> None:
+    """Before 8.0 it is made of those of 32 bits."""
+    gpu = replace(A100, name="another", capability=capability)
+    if why := why_not(gpu):
+        pytest.skip(why)
+    k = cast("float32", "bfloat16", 1 << 16)
+    found = assemble(print_block(k, gpu, ENV, {}), gpu)
+    points = len(re.findall(r"st\.global\S*\.[ub]16", found.ptx))
+    rounded = found.ptx.count("cvt.rn.bf16.f32"), found.ptx.count("setp.nan.f32")
+    assert points and rounded == ((points, 0) if capability >= 80 else (0, points))
+    assert "__nvvm_reflect" not in found.ptx and "shr.u64" not in found.ptx
 
 
 @pytest.mark.parametrize("sheet", ["h100", "a100"])

@@ -7,7 +7,7 @@ from math import prod
 from types import MappingProxyType
 
 from explorer.codegen.cpu.expressions import affine_text
-from explorer.codegen.cuda.emitter import Emitter, inside
+from explorer.codegen.cuda.emitter import Emitter, inside, unrounded
 from explorer.codegen.cuda.expressions import Scalars
 from explorer.codegen.cuda.statements.reductions import combined
 from explorer.ir.affine import Affine, var
@@ -29,7 +29,7 @@ def unrolled_map(e: Emitter, s: Map) -> None:
     any is stored, so that no load waits for a store. Points are those of threads, which come to
     them in any order: none reads what another one stores.
     """
-    points = prod(int(x.size) for x in s.spans)
+    points, expr = prod(int(x.size) for x in s.spans), unrounded(s.expr, s.target)
     if is_vector(s, e.multiples) and isinstance(s.expr, Fetch) and s.expr.buffer.name in e.aligned:
         vector_map(e, s, s.expr)
         return
@@ -41,7 +41,7 @@ def unrolled_map(e: Emitter, s: Map) -> None:
             if copied is not None:
                 value = e.taken(scalars, moved(copied, at))
             else:
-                value = e.value(scalars, substitute(s.expr, at))
+                value = e.value(scalars, substitute(expr, at))
             made.append((scalars, moved(s.target, at), value))
 
         each(e, s.spans, load)
@@ -50,7 +50,7 @@ def unrolled_map(e: Emitter, s: Map) -> None:
         return
 
     def point(scalars: Scalars, at: Values) -> None:
-        e.store(scalars, moved(s.target, at), e.value(scalars, substitute(s.expr, at)))
+        e.store(scalars, moved(s.target, at), e.value(scalars, substitute(expr, at)))
 
     each(e, s.spans, point)
 

@@ -1,0 +1,58 @@
+"""bfloat16 of float32 and back in a few instructions: printed kernels import it, where there is
+numba-cuda, which has no such type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.cgutils import get_or_insert_function
+from numba.cuda.extending import intrinsic
+
+from explorer.codegen.cpu.math.narrow import decode, encode
+
+LEAST_CAPABILITY = 80  # tenths, from which on there is the instruction, by PTX 7.0
+CONVERT = "cvt.rn.bf16.f32 $0, $1;"  # PTX ISA, section 9.7.9.21; each NaN becomes 0x7FFF
+HALF, WORD, SINGLE = ir.IntType(16), ir.IntType(32), ir.FloatType()
+TEXT = ir.IntType(8).as_pointer()
+
+
+@intrinsic
+def to_bfloat16(context: Any, x: Any) -> Any:
+    """The bits of the nearest one of a float32, of two the even one."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (value,) = args
+        with builder.if_else(_is_there(context, builder)) as (there, older):
+            with there:
+                kind = ir.FunctionType(HALF, [SINGLE])
+                quick, first = builder.asm(kind, CONVERT, "=h,f", args, False), builder.block
+            with older:
+                slow, second = encode(builder, value, "bfloat16"), builder.block
+        found = builder.phi(HALF)
+        found.add_incoming(quick, first)
+        found.add_incoming(slow, second)
+        return found
+
+    return types.uint16(types.float32), code
+
+
+@intrinsic
+def of_bfloat16(context: Any, bits: Any) -> Any:
+    """The float32 that bits are."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return decode(builder, args[0], "bfloat16")
+
+    return types.float32(types.uint16), code
+
+
+def _is_there(context: Any, builder: Any) -> Any:
+    """Whether code is made for a device that has the instruction: NVVM knows, and keeps one way."""
+    kind = ir.FunctionType(WORD, [TEXT])
+    ask = get_or_insert_function(builder.module, kind, "__nvvm_reflect")
+    name = context.insert_const_string(builder.module, "__CUDA_ARCH")
+    arch = builder.call(ask, [builder.addrspacecast(name, TEXT)])
+    return builder.icmp_unsigned(">=", arch, WORD(LEAST_CAPABILITY * 10))

@@ -1,0 +1,49 @@
+"""What a printed kernel's functions of a few elements mean in the stand-in for a GPU: several
+neighbours at once, words of two, bfloat16. `memory` is a flat array that knows its ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from explorer.errors import CheckFailed
+
+BFLOAT16_NAN = 0x7FFF  # PTX ISA, section 9.7.9.21: cvt makes it of each
+
+
+def to_bfloat16(x: Any) -> Any:
+    """As the instruction does."""
+    bits = int(np.float32(x).view(np.uint32))
+    return np.uint16(BFLOAT16_NAN if x != x else (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+
+
+def of_bfloat16(bits: Any) -> Any:
+    """The float32 that bits are."""
+    return np.uint32(int(bits) << 16).view(np.float32)
+
+
+def load(count: int) -> Callable[[Any, Any], tuple[Any, ...]]:
+    """So many elements from a multiple of their number on."""
+
+    def loaded(memory: Any, at: Any) -> tuple[Any, ...]:
+        if int(at) % count:
+            what = f"a thread loads {count} of {memory.name} from {at} on"
+            raise CheckFailed(what, where=memory.name)
+        return tuple(memory[int(at) + n] for n in range(count))
+
+    return loaded
+
+
+def word2(memory: Any, at: Any) -> Any:
+    """Two elements from an even one on."""
+    if int(at) % 2:
+        raise CheckFailed(f"a thread loads a word of {memory.name} from {at} on", where=memory.name)
+    return word_of(memory, at, int(at) + 1)
+
+
+def word_of(memory: Any, low: Any, high: Any) -> Any:
+    """Two elements from anywhere."""
+    return np.array([memory[int(low)], memory[int(high)]]).view(np.uint32)[0]
