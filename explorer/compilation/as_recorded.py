@@ -20,7 +20,7 @@ def blocks_of(
     as ever; None where the recording has none. Those that a kernel cannot have are left out: it is
     another one than ran, or the file is damaged.
     """
-    ran, kept = dict(run.sizes), dict(run.blocks)
+    ran, kept = {**dict(program.env.hints), **dict(run.sizes)}, dict(run.blocks)
     blocks: dict[str, tuple[Block, ...]] = {}
     for b in program.kernel_calls:
         found = kept.get(b.name, ())

@@ -448,7 +448,8 @@ class Compilation:
                 where=self.model.name,
                 try_="the path of a file that c.on_gpu().record(path, inputs) has written",
             )
-        return read(known.get(name) or Path(path)).of(self.model.digest)
+        run = read(known.get(name) or Path(path)).of(self.model.digest)
+        return run.with_sizes_of(dict(self.model.program.env.hints))
 
     @property
     def recordings(self) -> tuple[str, ...]:

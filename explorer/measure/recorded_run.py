@@ -7,7 +7,7 @@ A file is hostile until it is checked: plain JSON, of which every number is look
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
 from math import isfinite
@@ -28,6 +28,8 @@ CAUSES = ("dependency", "tail", "imbalance", "barrier", "launch", "library", "pr
 AXES = ("tile", "register", "shared", "parts")  # what of a block is by axis
 MATRIX = "matrix"  # the axes of what whole warps multiply, in blocks that do
 TEXTS = ("model", "digest", "machine", "policy", "device")
+LONGEST = 1000  # characters of such a text: a card has some 250
+MOST_BLOCKS = 16  # of a call, whose runs seldom have different ones: a bound on time, chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,18 @@ class RecordedRun:
                 where=self.model,
                 expected=digest[:12],
                 found=self.digest[:12],
+            )
+        return self
+
+    def with_sizes_of(self, symbols: Collection[str]) -> RecordedRun:
+        """The same, where it says what each symbol was; SnapshotError else."""
+        sizes = dict(self.sizes)
+        if missing := [name for name in symbols if name not in sizes]:
+            raise SnapshotError(
+                f"the recording of {self.model} does not say what {missing[0]} was",
+                where=missing[0],
+                expected=", ".join(symbols),
+                found=", ".join(sizes) or "no sizes",
             )
         return self
 
@@ -185,8 +199,9 @@ class _Reader:
         if not isinstance(found, dict) or found.get("ironworks_recording") != VERSION:
             self.wrong(f"it is not of version {VERSION}")
         for name in TEXTS:
-            if not isinstance(found.get(name), str):
-                self.wrong(f"{name} is a text")
+            value = found.get(name)
+            if not isinstance(value, str) or not value.isprintable() or len(value) > LONGEST:
+                self.wrong(f"{name} is a text of at most {LONGEST} printable characters")
         units = self.whole(found.get("units"), 1, MOST_UNITS, "units")
         total = self.time(found.get("total_us"), "total_us")
         calls = [self.call(c) for c in self.rows(found, "calls", 2)]
@@ -215,6 +230,8 @@ class _Reader:
         for name, each in self.rows(found, "blocks", 2) if "blocks" in found else ():
             if not isinstance(name, str) or not isinstance(each, list):
                 self.wrong("blocks have the name of a call")
+            if len(each) > MOST_BLOCKS:
+                self.wrong(f"a call has at most {MOST_BLOCKS} blocks")
             yield name, tuple(self.block(b) for b in each)
 
     def block(self, found: Any) -> Block:
@@ -251,8 +268,8 @@ class _Reader:
 
     def call(self, row: list[Any]) -> tuple[str, frozenset[str]]:
         name, origin = row
-        known = isinstance(origin, list) and all(isinstance(o, str) for o in origin)
-        if not isinstance(name, str) or not known:
+        known = isinstance(origin, list) and all(_is_name(o) for o in origin)
+        if not _is_name(name) or not known:
             self.wrong("calls have a name and operators")
         return name, frozenset(origin)
 
@@ -295,3 +312,8 @@ class _Reader:
         if not isfinite(us):
             self.wrong(f"{what} is a time in microseconds")
         return float(us)
+
+
+def _is_name(value: Any) -> bool:
+    """Whether it is a text that can be written: half of a surrogate pair cannot."""
+    return isinstance(value, str) and not any("\ud800" <= x <= "\udfff" for x in value)

@@ -89,6 +89,9 @@ BLOCK = {"threads": 1, "tile": [], "register": [], "shared": [], "parts": []}
 BROKEN = [
     (("ironworks_recording",), 2, "not of version 1"),
     (("model",), 3, "model is a text"),
+    (("machine",), "\x1b[2J", "machine is a text of at most 1000 printable characters"),
+    (("device",), "\ud800", "device is a text"),
+    (("policy",), "x" * 1001, "policy is a text"),
     (("units",), 0, "units is a whole number"),
     (("units",), True, "units is a whole number"),
     (("total_us",), -1, "total_us is a time"),
@@ -101,12 +104,14 @@ BROKEN = [
     (("bricks", 0, 3), -1, "a brick's call"),
     (("bricks", 0, 5), 1.5, "a brick is a whole number"),
     (("calls", 0, 1), [3], "calls have a name"),
+    (("calls", 0, 0), "\ud800", "calls have a name"),
     (("gaps",), [[0, 0.0, 0.0, 99]], "a gap's cause"),
     (("sizes",), [["n", "x"]], "a size"),
     (("day",), "yesterday", "day is a date"),
     (("day",), 3, "day is a date"),
     (("blocks",), {}, "blocks is a list"),
     (("blocks",), [[3, []]], "blocks have the name of a call"),
+    (("blocks",), [["y", [BLOCK] * 1000]], "a call has at most 16 blocks"),
     (("blocks",), [["y", [{}]]], "a block has threads, tile, register, shared, parts"),
     (("blocks",), [["y", [BLOCK | {"threads": 0}]]], "threads is a whole number"),
     (("blocks",), [["y", [BLOCK | {"tile": [["i", -1]]}]]], "a size of a block"),
@@ -180,6 +185,17 @@ def test_blocks_that_a_kernel_cannot_have_are_left_out() -> None:
         found = c.as_recorded(broken).chosen_blocks(dict(run.sizes))
         assert found[name] != (changed,)
         assert {n: found[n] for n, _ in run.blocks[1:]} == dict(run.blocks[1:])
+
+
+@pytest.mark.parametrize("sizes", [[], [["zzz", 1]]])
+def test_one_that_does_not_say_its_sizes_is_told(tmp_path: Path, sizes: list[Any]) -> None:
+    c = explorer.compile(MODEL, target="h100", until="planned")
+    run = c.recorded("h200")
+    damaged = replace(run, sizes=tuple((name, n) for name, n in sizes))
+    write(damaged, tmp_path / "run.json")
+    with pytest.raises(SnapshotError, match="does not say what batch was"):
+        c.recorded(tmp_path / "run.json")
+    assert c.as_recorded(damaged).planned_wall().total_us > 0
 
 
 def test_every_block_of_pieces_that_is_weighed_could_be() -> None:
