@@ -763,7 +763,7 @@ def test_ram_measures_each_policy_beside_its_plan(told: Callable[..., Any], laye
         (("--policy", "cleverest"), "no policy 'cleverest'; there are wavefront"),
         (("--policy", "gang,gang"), "--policy: expected names with commas between, none twice"),
         (("--target", "v100", "--measure"), "v100 is not this machine"),
-        (("--target", "v1000"), "no data sheet for 'v1000'"),
+        (("--target", "v1000"), "no data sheet for 'v1000': there are this-cpu, cpu-"),
         (("--threads", "0"), "--threads takes 1 to"),
     ],
 )
@@ -854,6 +854,13 @@ def test_a_recording_that_ships_is_told(told: Callable[..., Any]) -> None:
     found = told("gpu", "zoo:small_bert", "--recorded", "h200")
     assert found["recorded_on"].startswith("NVIDIA H200") and found["planned_us"] > 0
     assert all(call["planned_us"] > 0 and call["us"] > 0 for call in found["calls"])
+
+
+def test_a_recording_is_not_shown_for_other_sizes(shell: Shell) -> None:
+    words = ("gpu", "zoo:small_bert", "--recorded", "h200", "--bind", "batch=4")
+    code, out, err = shell(*words)
+    said = "the recording is of a run with batch = 1, not with batch = 4"
+    assert code == 2 and not out and said in err
 
 
 def test_time_gives_an_interval_and_the_error_of_the_plan(told: Callable[..., Any]) -> None:

@@ -36,10 +36,11 @@ def device(name: str) -> Device:
     if name == SIMULATED:
         return replace(_shipped(SIMULATED_SHEET), name=SIMULATED)
     if name not in device_names():
+        there = ", ".join(("this-cpu", *CPUS, SIMULATED, *device_names()))
         raise NoSuchDevice(
-            f"there is no data sheet for {name!r}",
+            f"there is no data sheet for {name!r}: there are {there}",
             where=name,
-            expected=", ".join(("this-cpu", *CPUS, SIMULATED, *device_names())),
+            expected=there,
             try_="one of these, or a sheet of your own in a file: ./my_gpu.toml",
         )
     return _shipped(name)

@@ -7,7 +7,7 @@ A file is hostile until it is checked: plain JSON, of which every number is look
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from math import isfinite
@@ -77,7 +77,19 @@ class RecordedRun:
                 f"the recording of {self.model} does not say what {missing[0]} was",
                 where=missing[0],
                 expected=", ".join(symbols),
-                found=", ".join(sizes) or "no sizes",
+                found=_text(sizes),
+            )
+        return self
+
+    def under(self, sizes: Mapping[str, int]) -> RecordedRun:
+        """The same, where it ran with these; BadOption else."""
+        ran = dict(self.sizes)
+        if other := {name: n for name, n in sizes.items() if ran.get(name, n) != n}:
+            raise BadOption(
+                f"the recording is of a run with {_text(ran)}, not with {_text(other)}",
+                where=self.model,
+                expected=_text(ran),
+                found=_text(other),
             )
         return self
 
@@ -102,6 +114,10 @@ class RecordedRun:
             for n in dict.fromkeys([*recorded, *planned])
         )
         return tuple(sorted(found, key=lambda c: (-c.recorded_us, -c.predicted_us)))
+
+
+def _text(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {n}" for name, n in sorted(sizes.items())) or "no sizes"
 
 
 def _by_call(wall: Wall) -> dict[str, float]:
@@ -178,6 +194,8 @@ def read(path: Path) -> RecordedRun:
     """What a file holds. Raises SnapshotError, which names the file, where it is no recording."""
     reader = _Reader(path.name)
     try:
+        if path.exists() and not path.is_file():  # what is no file may have no end
+            reader.wrong("it is no file")
         if path.stat().st_size > LARGEST_BYTES:
             reader.wrong("it is too large")
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -132,6 +132,12 @@ def test_what_is_no_recording_is_told(
         read(broken)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="a file without an end")
+def test_a_file_without_an_end_is_not_read() -> None:
+    with pytest.raises(SnapshotError, match="it is no file"):
+        read(Path("/dev/zero"))
+
+
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "\x00", '{"ironworks_recording": 1}'])
 def test_a_file_of_something_else_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.json").write_text(text)

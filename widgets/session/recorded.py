@@ -39,13 +39,7 @@ def opened(
             expected=f"{Stage.PLANNED.name} or later",
             found=c.program.stage.name,
         )
-    if other := {n: k for n, k in (sizes or {}).items() if dict(run.sizes).get(n, k) != k}:
-        raise BadOption(
-            f"the recording is of a run with {_text(dict(run.sizes))}, not with {_text(other)}",
-            where=c.model.name,
-            expected=_text(dict(run.sizes)),
-            found=_text(other),
-        )
+    run.under(sizes or {})
     return c.as_recorded(run), run
 
 
@@ -68,10 +62,6 @@ def _same(planned: Wall, ran: Wall) -> bool:
     """Whether every brick of either wall is one of the other."""
     found = compare_walls(planned, ran)
     return not found.missing and all(b.planned >= 0 for b in found.bricks)
-
-
-def _text(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{n} = {k}" for n, k in sorted(sizes.items())) or "no sizes"
 
 
 def recorded_wall(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer, tell
-from explorer.cli.arguments import Parser, model_flags, parsed, run_flags, seconds
+from explorer.cli.arguments import Parser, bind, model_flags, parsed, run_flags, seconds
 from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.cli.explained import rammer
 from explorer.cli.explained.find import shortened
@@ -78,7 +78,10 @@ def answer(flags: Namespace) -> Answer:
             found=flags.target,
             try_=f"--target {SHEET}",
         )
-    return _run(c, flags) if flags.recorded is None else _shown(c, c.recorded(flags.recorded))
+    if flags.recorded is None:
+        return _run(c, flags)
+    asked = {name: sizes(model, flags)[name] for name in bind(flags.bind)}
+    return _shown(c, c.recorded(flags.recorded).under(asked))
 
 
 def _run(c: Compilation, flags: Namespace) -> Answer:

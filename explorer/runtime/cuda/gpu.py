@@ -49,7 +49,11 @@ class Gpu:
             what = "a GPU is used through numba-cuda, which is not installed"
             raise DeviceFault(what, try_=f"pip install '{EXTRA}'") from missing
         if not self.cuda.is_available():
-            raise DeviceFault("there is no GPU here, or no driver of one", try_='target="cuda-sim"')
+            raise DeviceFault(
+                "there is no GPU here, or no driver of one",
+                try_='explorer.compile(MODEL, target="cuda-sim").run(...), or a run that was '
+                "recorded on another machine: ironworks gpu MODEL --recorded FILE",
+            )
         device = self.cuda.get_current_device()
         self.name = str(getattr(device.name, "decode", lambda: device.name)())
         major, minor = device.compute_capability
