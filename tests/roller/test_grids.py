@@ -12,7 +12,7 @@ from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, a
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.rammer.sheets import pair_of
-from explorer.roller.blocks.grids import _Blocks, grids
+from explorer.roller.blocks.grids import _Blocks, about_us, grids
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.shrink import finer
@@ -193,3 +193,11 @@ def test_blocks_of_neighbours_are_right(c):
     for block in plain:
         program = thread_block_steps(k, SMALL, ENV, {}, block)[-1][1]
         assert is_right(c, program), block
+
+
+@pytest.mark.parametrize("kernel", [*TWO_WAVES, matmul(1, 4096, 2048)], ids=lambda k: k.name)
+def test_what_kernels_are_compared_by_is_near_the_best_grid(kernel):
+    """Welder asks it of each merge, and it looks at fewer blocks."""
+    k = normalise(kernel)
+    best = min(b.whole_us(V100) for b in grids(k, V100))
+    assert 0.9 * best <= about_us(k, V100) <= 1.25 * best
