@@ -145,8 +145,10 @@ class Figure:
     @property
     def legal(self) -> str:
         """What it may be, in words."""
-        kind = "a whole number" if self.number.whole else "a number"
-        return f"{kind} from {self.number.low:g} to {self.number.high:g}"
+        low, high = self.number.low, self.number.high
+        if self.number.whole:
+            return f"a whole number from {low:.0f} to {high:.0f}"
+        return f"a number from {low:g} to {high:g}"
 
     def fits(self, value: float) -> bool:
         """Whether it may have this value."""
@@ -337,7 +339,8 @@ def _unknown(d: Device, name: str, known: Iterable[str]) -> BadOption:
     )
 
 
-def _wrong(d: Device, name: str, wanted: str, value: object) -> BadOption:
+def _wrong(d: Device, name: str, wanted: str, value: float) -> BadOption:
+    value = int(value) if float(value).is_integer() else value
     return BadOption(
         f"{name} of {d.name} is {wanted}, found {short(value)}",
         where=f"hardware.{name}",

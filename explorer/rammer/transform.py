@@ -80,7 +80,7 @@ class _Writer:
         self.facts, self.order, self.number = facts, order, number
         self.placed, self.bricks = placed, bricks
         units = facts.device.units
-        self.clocks = [[0] * units for _ in range(units)]
+        self.clocks = [[0] * units] * units  # one list, which no unit changes: it makes its own
         self.rows: list[list[Instruction]] = [[] for _ in range(units)]
         self.ends: dict[int, _Ends] = {}
         self.pieces: dict[int, list[_Piece]] = {}

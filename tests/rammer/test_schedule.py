@@ -1,6 +1,7 @@
 """What must hold of every wall, whatever the policy."""
 
 import time
+import tracemalloc
 
 import networkx as nx
 import pytest
@@ -173,3 +174,15 @@ def test_time_to_schedule_grows_with_the_number_of_calls_and_not_with_its_square
 
     small = min(seconds(200) for _ in range(5))
     assert min(seconds(2000) for _ in range(3)) < 40 * small
+
+
+def test_units_that_have_nothing_to_do_take_no_room():
+    """What each unit knows of each other one is kept of those that run: a sheet may have 65,536."""
+    few = Facts((ROperator("a", 8, 10.0), ROperator("b", 8, 10.0, (0,))), VDevice(4000))
+    tracemalloc.start()
+    found = schedule(few, Options())
+    programs = found.programs
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(bool(row) for row in programs[0].units) <= 16
+    assert most < 16 << 20  # bytes; of all with all they would be 128 MB

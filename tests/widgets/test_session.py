@@ -163,6 +163,15 @@ def test_a_link_restores_knobs_and_views(session: Session) -> None:
         session.look({"stage": "elsewhere"})
 
 
+def test_a_link_says_what_is_not_there(session: Session) -> None:
+    """As of another device: what else it holds is restored."""
+    kept = json.loads(base64.urlsafe_b64decode(session.link()["text"] + "==="))
+    kept["knobs"]["threads"], kept["op"] = "99999", "fc"
+    found = Session(hand.HandMade()).restore(json.dumps(kept))
+    assert found["said"].startswith("The state of the link is restored, but for threads 99999: ")
+    assert found["said"].endswith(" has no such value.") and found["state"]["op"] == "fc"
+
+
 def test_a_link_about_another_model_is_refused(session: Session) -> None:
     other = Session(hand.HandMade(model=hand.Model(hand.IMPORTED, digest="other")))
     with pytest.raises(BadOption, match="another model"):

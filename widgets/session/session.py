@@ -486,15 +486,18 @@ class Session:
         self.edited = self.edited.with_saved(found.edits)
         if step := again.settings_of(self.now, found.knobs):
             self.show_next(step)
+        left = []
         for name, label in found.knobs.items():
             knob = next((k for k in self.knobs() if k.name == name), None)
             if knob and label in knob.labels and knob.labels[knob.now] != label:
                 self.turn(name, knob.labels.index(label))
+            elif knob and label not in knob.labels:
+                left.append(f"{knob.label} {label[:40]}")
         for setting, what in by_hand.again(self.now, found):
             self.show_next(Step(setting, what))
         self.brought = keeping.Brought(self.now, found.time)
         return {
-            "said": "The state of the link is restored.",
+            "said": keeping.restored(left, self.now.compiled.device.name),
             "state": state.view(found),
             "measure": self.runs,
         }

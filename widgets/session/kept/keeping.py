@@ -48,12 +48,19 @@ class Brought:
         return (mine.sizes, mine.compiled.options) == (other.sizes, other.compiled.options)
 
 
+def restored(left: Sequence[str], device: str) -> str:
+    """What is said of a link whose state is on show but for these values of knobs."""
+    but = f", but for {', '.join(left)}: {device} has no such value" if left else ""
+    return f"The state of the link is restored{but}."
+
+
 def state_of(now: Setting, knobs: Sequence[Knob], kept: State) -> State:
     """A state with the knobs by their labels, with options, hardware and what was moved by hand."""
     turned = {
         k.name: k.labels[k.now]
         for k in knobs
-        if (not is_default(k) if k.kind == HIDDEN else k.now != k.pinned or k.name != "tile")
+        if len(k.labels) > 1
+        and (not is_default(k) if k.kind == HIDDEN else k.now != k.pinned or k.name != "tile")
     }
     for name, text in settings.changes(now.compiled).items():
         turned[f"{settings.SET}{name}"] = text
