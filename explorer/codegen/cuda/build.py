@@ -10,6 +10,7 @@ from math import prod
 from explorer.codegen.cuda.narrow import held, unprinted
 from explorer.codegen.cuda.print import emit
 from explorer.codegen.cuda.shared_arrays import STATIC_BYTES, beginnings
+from explorer.codegen.cuda.statements.reductions import WARP_THREADS
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Block
@@ -75,6 +76,12 @@ def print_block(
     """
     if not device.takes_cuda:
         raise BadOption(f"{device.name} is no GPU that Numba prints code for", where=device.name)
+    if device.lanes > WARP_THREADS:
+        raise BadOption(
+            f"a warp of {device.name} has {device.lanes} lanes, of which CUDA's code has "
+            f"{WARP_THREADS}: it is planned, and not printed",
+            where=device.name,
+        )
     bound = bound_normal(kernel, sizes)
     if not bound.computes:
         return _of_nothing(kernel, sizes)

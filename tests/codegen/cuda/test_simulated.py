@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import explorer
 from explorer.codegen.cuda.simulated import simulate
+from explorer.devices.catalogue import device
 from explorer.errors import BadOption
 from explorer.ops.reference.evaluate import evaluate
 from tests.architecture.house import drawn
@@ -87,6 +89,24 @@ def test_what_has_no_blocks_is_told() -> None:
     with pytest.raises(BadOption, match="cuda-sim has no clock, and writes new arrays only"):
         c = explorer.compile(perceptron, target="cuda-sim")
         c.run({"x": np.ones((1, 13), np.float32)}, out=out)
+
+
+@pytest.mark.parametrize("lanes", [16, 64])
+def test_wider_warps_than_there_are_is_what_is_planned_and_not_printed(lanes: int) -> None:
+    """Lanes 32 apart would shuffle, and half of a warp would run ahead of the other."""
+
+    @explorer.trace
+    def squares(x: explorer.tensor("float32", 40, 512)):  # type: ignore[valid-type,no-untyped-def]
+        return explorer.np.sum(x * x, 1)
+
+    c = explorer.compile(squares, target=replace(device("v100"), name="mine", lanes=lanes))
+    assert c.planned_wall().total_us > 0
+    refused = [b.refused for b in c.blocks]
+    wide = f"a warp of mine has {lanes} lanes, of which CUDA's code has 32"
+    assert all(wide in why for why in refused) if lanes > 32 else not any(refused)
+    x = c.random_inputs()
+    (found,) = c.simulate(x).values()
+    np.testing.assert_allclose(found, (x["x"] ** 2).sum(1), 1e-5)
 
 
 def test_the_house_shows_the_source_of_a_block() -> None:

@@ -8,7 +8,8 @@ from explorer.ir.combiners import COMBINERS
 from explorer.ir.tile_programs.statements import Reduce, Scan, Shuffle
 from explorer.ops.kernels.scalar import start_value
 
-WHOLE_WARP = "0xFFFFFFFF"  # the lanes that come to a shuffle
+WARP_THREADS = 32  # CUDA C++ programming guide, SIMT architecture
+WHOLE_WARP = f"0x{(1 << WARP_THREADS) - 1:X}"  # the lanes that come to a shuffle
 
 
 def reduce_(e: Emitter, s: Reduce) -> None:
