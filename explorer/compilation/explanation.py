@@ -20,7 +20,8 @@ from explorer.roller.tiles.weigh import weigh
 class Explanation:
     """The decision on one kernel: tilings best first, the one that was asked for, and the merges
     that were weighed. On a GPU's data sheet there are thread blocks in the place of tilings:
-    `blocks` are those of the binding, the fastest alone first, and `taken` those of the wall.
+    `blocks` are those of the binding, the fastest alone first, and `taken` those of the wall;
+    `none` says why there are none.
     """
 
     kernel: str
@@ -30,12 +31,14 @@ class Explanation:
     merges: tuple[Candidate[bool], ...]
     blocks: tuple[Candidate[Block], ...] = ()
     taken: tuple[Block, ...] = ()
+    none: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.kernel}, from {', '.join(self.origins)}"]
         if self.tilings is not None:
             lines += _tilings(self.tilings)
         lines += self._thread_blocks()
+        lines += [f"no thread blocks: {self.none}"] if self.none else []
         if self.asked is not None:
             lines.append(f"asked: {_cost(self.asked)}  {self.asked.label}")
         lines += [f"merge: {_cost(m)}  {m.label}" for m in self.merges]
@@ -78,7 +81,7 @@ def explained(
         why = f"{name} has no tiles yet: it was compiled until {program.stage.name}"
         raise BadOption(why, where=name)
     why = why_no_blocks(kernel, device, sizes)
-    raise BadOption(f"{name} has no thread blocks on {device.name}: {why}", where=name)
+    return Explanation(name, origins, None, None, steps, none=why)
 
 
 def _tilings(decision: TilingDecision) -> Iterator[str]:

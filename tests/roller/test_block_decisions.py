@@ -27,11 +27,16 @@ from explorer.roller.legal_tiles import LegalTiles
 from explorer.roller.policy import candidates
 from tests.roller.test_blocks_by_hand import BLOCK, product
 
-MODELS = ("zoo:tiny_skip", "zoo:tiny_lstm", "zoo:small_moe", "zoo:tiny_gpt2")
 
-
-@pytest.mark.parametrize("target", ["v100", "h100", "mi50"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [
+        ("zoo:tiny_skip", "v100"),
+        ("zoo:tiny_skip", "mi50"),
+        ("zoo:tiny_lstm", "h100"),
+        ("zoo:small_moe", "h100"),
+    ],
+)
 def test_the_wall_takes_what_roller_left(model: str, target: str) -> None:
     c = explorer.compile(model, target=target, until="planned")
     decisions = {d.binding: d for d in c.program.decisions.blocks}
@@ -42,8 +47,7 @@ def test_the_wall_takes_what_roller_left(model: str, target: str) -> None:
         decision = decisions.get(b.name)
         if decision is None:
             assert call.block is None
-            with pytest.raises(BadOption, match="has no thread blocks on"):
-                c.explain(b.name)
+            assert c.explain(b.name).none and "no thread blocks: " in str(c.explain(b.name))
             continue
         costs = [x.cost_us for x in decision.candidates]
         assert call.block == decision.chosen == decision.candidates[0].value

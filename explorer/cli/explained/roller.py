@@ -31,7 +31,8 @@ def tiles(c: Compilation, op: str | None) -> Answer:
             blocks[d.binding] = _blocks(c, d)
     if op is not None and not found and not blocks:
         if any(about(op, name, origin) for name, origin in origins.items()):
-            c.explain(op)  # says why there are none
+            told = c.explain(op)  # a kernel without thread blocks
+            return Answer({"kernels": [], "none": told.none}, str(told))
         raise no_such(c, op, origins)
     if blocks:
         return _thread_blocks(c, blocks, origins, called, op)

@@ -41,6 +41,7 @@ from explorer.tile.verify import level_problem
 
 BESIDE = (2, 4)  # blocks of a kernel that a multiprocessor is to hold; chosen
 GROWN_RESULTS = 4  # of the construction that are looked at: a bound on search time, chosen
+FEW_HELD = (1, 4)  # where kernels are only compared; chosen
 HELD = (1, 2, 3, 4)  # blocks of a multiprocessor, for which waves are counted; chosen
 FULL_SHARE = 0.8  # of the places of all waves, with which no fuller grid is looked for; chosen
 GROWN_RATIO = 4  # that a block may be larger along an axis; chosen
@@ -158,14 +159,9 @@ class _Blocks:
         """The time of the best of those that are made of tiles, and of its neighbours."""
         if self.served:
             self._of_tiles(programs)
-        d = self.device
-        found = [b for b in self.known.values() if b is not None]
-        best = min(found, key=lambda b: b.whole_us(d), default=None)
-        if best is None:
-            return None
-        if contraction(self.c) is not None:
-            self._climb(best, best.resident(d))
-        return min(b.whole_us(d) for b in self.known.values() if b is not None)
+        self._share(FEW_HELD, 1)
+        found = (b.whole_us(self.device) for b in self.known.values() if b is not None)
+        return min(found, default=None)
 
     def _of_tiles(self, programs: tuple[TiledProgram, ...]) -> None:
         """Weigh the blocks that are made of tiles, and those for matrix units."""
@@ -236,7 +232,7 @@ class _Blocks:
         fits = [b for b in self.known.values() if b is not None and b.resident(d) >= held]
         return sorted(fits, key=lambda b: b.whole_us(d, held))
 
-    def _share(self) -> None:
+    def _share(self, holds: Iterable[int] = HELD, most: int = START_BLOCKS) -> None:
         """Weigh neighbours whose threads share sums: from the best blocks that wait longer than
         they compute, for each number that a multiprocessor may hold, and from those that would be
         if as many threads shared each sum as may, on for as long as they gain.
@@ -244,12 +240,12 @@ class _Blocks:
         if contraction(self.c) is None:
             return
         d, starts = self.device, list[tuple[ThreadBlocks, int]]()
-        for held, matrix in product(HELD, (False, True)):
+        for held, matrix in product(holds, (False, True)):
             found = [b for b in self._best(held) if _on_matrix_units(b) == matrix]
             shared = [b for b in found if self.staged[b.block]]
             for each, ratio in ((found, 1), (found, d.block_threads), (shared, MOST_THREADS)):
-                most = sorted(each, key=lambda b: _with_more_threads_us(b, d, held, ratio))
-                starts += [(b, held) for b in most[:START_BLOCKS]]
+                first = sorted(each, key=lambda b: _with_more_threads_us(b, d, held, ratio))
+                starts += [(b, held) for b in first[:most]]
         for start, held in dict.fromkeys(starts):
             self._climb(start, held)
 
