@@ -153,16 +153,16 @@ def without_one(program: DeviceProgram) -> Iterator[tuple[LaunchCode, ...]]:
     for op in (isa.WAIT, isa.BARRIER):
         found = ((u, n) for u, r in enumerate(code.rows) for n in np.flatnonzero(r[:, 0] == op))
         for unit, n in found:
-            if reads_its_own(code, unit, n):
+            if reads_another(code, unit, n):
                 continue
             rows = [r.copy() for r in code.rows]
             rows[unit][n] = (isa.JUMP, n + 1, 0, 0, 0)
             yield (replace(code, rows=tuple(rows)),)
 
 
-def reads_its_own(code: LaunchCode, unit: int, n: int) -> bool:
-    """Whether a unit waits for a value of which it has made itself, of equal parts, the one that it
-    goes on with, point by point: operators wait for each other as wholes.
+def reads_another(code: LaunchCode, unit: int, n: int) -> bool:
+    """Whether a unit waits for a part of a value of which it goes on with another one, of equal
+    parts, point by point: operators wait for each other as wholes.
     """
     op, other, step = (int(x) for x in code.rows[unit][n][:3])
     if op != isa.WAIT:
@@ -170,11 +170,15 @@ def reads_its_own(code: LaunchCode, unit: int, n: int) -> bool:
     made = next(r for row, r in code.runs[other].items() if code.rows[other][row][4] == step)
     runs, (value,) = code.runs[unit], made.operator.results
     after = runs[min(row for row in runs if row > n)]
-    mine = {(r.first, r.last) for r in runs.values() if r.operator.results == (value,)}
+    mine, its = (after.first, after.last), (made.first, made.last)
+    every = [r for some in code.runs for r in some.values()]
+    parts = {(r.first, r.last) for r in every if r.operator.results == (value,)}
     kernel = after.operator.call.kernel
     names = {t for t, arg in zip(kernel.inputs, after.operator.args) if arg == value}
     readers = [c for c in kernel.computes for r in reads(c.expr) if r.tensor in names]
-    return mine == {(after.first, after.last)} and not any(c.reduce for c in readers)
+    apart = mine in parts and its != mine
+    own = {(r.first, r.last) for r in runs.values() if r.operator.results == (value,)} == {mine}
+    return (apart or own) and not any(c.reduce for c in readers)
 
 
 def test_a_wait_too_few_shows() -> None:
