@@ -113,7 +113,7 @@ _BODY = " " * 8  # inside of the loop over tasks
 _THREADS = "@cuda.jit"
 _BLOCK_BODY = " " * 4
 _WHO = re.compile(r"\s+(?:t_\w+|_thread|_block) = ")
-_BLOCK_STORE = re.compile(r"\s+([a-z]+\d*)(?:_\w+)?(?:\[.*\])? = ")
+_BLOCK_STORE = re.compile(r"\s+(?:store2\()?([a-z]+\d*)(?:_\w+)?(?:(?:\[.*\])? = |, )")
 _STORE = re.compile(r"\bst_\w+\((\w+)")
 # A contraction names its sums' tensor by what it keeps beside it, and what it writes last.
 _CONTRACT = re.compile(r"\bcontract\d+\w*\(.*, \((\w+)")

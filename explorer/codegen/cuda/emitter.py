@@ -152,6 +152,13 @@ class Emitter:
         in_register = f.buffer.level == REGISTER
         self.put(scalars, f, value if in_register else encoded(value, f.buffer.dtype))
 
+    def store_both(self, scalars: Scalars, first: Fetch, values: Sequence[str]) -> None:
+        """Two neighbours in memory, of 16 bits each, become values at once."""
+        dtype, at = first.buffer.dtype, scalars.offset(first)
+        held = (f"float16({x})" if dtype == "float16" else encoded(x, dtype) for x in values)
+        self._parts(scalars)
+        self.line(f"store2({first.buffer.name}, {at}, {', '.join(held)})")
+
     def put(self, scalars: Scalars, f: Fetch, held: str) -> None:
         """One element becomes what is held there."""
         place = register(f) if f.buffer.level == REGISTER else scalars.held(f)

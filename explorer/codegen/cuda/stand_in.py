@@ -420,6 +420,7 @@ def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
         "load4": elements.load(4),
         "load8": elements.load(8),
         "of_bfloat16": elements.of_bfloat16,
+        "store2": elements.store2,
         "to_bfloat16": elements.to_bfloat16,
         "word2": elements.word2,
         "word_of": elements.word_of,

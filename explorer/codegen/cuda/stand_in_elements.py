@@ -47,3 +47,11 @@ def word2(memory: Any, at: Any) -> Any:
 def word_of(memory: Any, low: Any, high: Any) -> Any:
     """Two elements from anywhere."""
     return np.array([memory[int(low)], memory[int(high)]]).view(np.uint32)[0]
+
+
+def store2(memory: Any, at: Any, first: Any, second: Any) -> None:
+    """Two elements become neighbours, from an even one on."""
+    if int(at) % 2:
+        what = f"a thread stores a word of {memory.name} from {at} on"
+        raise CheckFailed(what, where=memory.name)
+    memory[int(at)], memory[int(at) + 1] = first, second

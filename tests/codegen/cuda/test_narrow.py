@@ -13,10 +13,12 @@ import pytest
 
 import explorer
 from explorer.codegen.cuda.assemble import assemble, why_not
+from explorer.codegen.cuda.banks.accesses import accesses
 from explorer.codegen.cuda.build import print_block
 from explorer.codegen.cuda.simulated import launch, simulate
 from explorer.codegen.cuda.stand_in_elements import BFLOAT16_NAN, to_bfloat16
 from explorer.devices.catalogue import device
+from explorer.errors import CheckFailed
 from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, at, axes
@@ -112,6 +114,34 @@ def test_random_products_are_right(seed: int) -> None:
     (found,) = launch(code, k, (x, w), {}, seed)
     want = (x.astype("f4") @ w.astype("f4")).astype(HALF)
     np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize(
+    ("columns", "register", "pairs"), [(32, 2, True), (32, 4, True), (32, 1, False), (31, 2, False)]
+)
+def test_neighbours_that_begin_at_an_even_place_are_stored_at_once(
+    columns: int, register: int, pairs: bool
+) -> None:
+    rng, k = np.random.default_rng(0), product(32, columns, 24)
+    block = Block((("i0", 8), ("i1", 16)), 64, (("i0", 2), ("i1", register)), (("r2", 8),))
+    x, w = (rng.integers(-4, 5, k.shape(t)).astype(HALF) for t in k.inputs)
+    want = (x.astype("f4") @ w.astype("f4")).astype(HALF)
+    for aligned in (True, False):
+        code = print_block(k, A100, ENV, {}, block, aligned)
+        assert ("store2(y, " in code.source) == (pairs and aligned)
+        (found,) = launch(code, k, (x, w), {}, 1)
+        np.testing.assert_array_equal(found, want)
+        written = accesses(code).owners["y"][0]
+        assert len(written) == len(set(written.tolist())) == 8 * 16  # each by one thread
+    if pairs:
+        code = print_block(k, A100, ENV, {}, block)
+        odd = replace(
+            code, source=code.source.replace("store2(y, uint64(", "store2(y, uint64(1 + ")
+        )
+        with pytest.raises(CheckFailed, match="stores a word of y from"):
+            launch(odd, k, (x, w), {}, 1)
+        if not why_not(A100):
+            assert "st.global.u32" in assemble(code, A100).ptx
 
 
 @explorer.trace

@@ -101,6 +101,9 @@ class Source:
             match s:
                 case ast.Expr(ast.Call(ast.Attribute(attr="syncthreads" | "syncwarp"))):
                     self.phase += 1
+                case ast.Expr(ast.Call(ast.Name("store2"), [ast.Name(name), index, *values])):
+                    plan += [item for value in values for item in self._asked(value)]
+                    plan += self._site(name, index, True, 2)
                 case ast.Assign([ast.Name(name)], value):
                     plan += self._asked(value)
                     if name in self.needed:
@@ -178,6 +181,8 @@ def _needed(kernel: ast.FunctionDef, arrays: set[str]) -> set[str]:
             case ast.Assign([ast.Name(name)], value):
                 made.setdefault(name, set()).update(_names(value))
             case ast.Subscript(ast.Name(name), index) if name in arrays:
+                found |= _names(index)
+            case ast.Call(ast.Name("store2"), [_, index, *_]):
                 found |= _names(index)
             case ast.Call(ast.Name("word2" | "word_of"), [_, *places]):
                 found |= {n for index in places for n in _names(index)}

@@ -1,5 +1,5 @@
-"""Several neighbours in memory as one load of a thread: printed kernels import it, where there is
-numba-cuda.
+"""Several neighbours in memory as one load or store of a thread: printed kernels import it, where
+there is numba-cuda.
 """
 
 from __future__ import annotations
@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
+from numba.core import types
 from numba.core.types import UniTuple
 from numba.cuda.extending import intrinsic
 
+HALF, WORD = ir.IntType(16), ir.IntType(32)
 WORDS, ALIGNED_BYTES = 4, 16  # of a load; PTX ISA, section 9.7.9, ld
 
 
@@ -42,3 +44,17 @@ def load8(context: Any, array: Any, at: Any) -> Any:
     """The same of eight elements of 16 bits."""
     found, code = _load(array, 8)
     return found(array, at), code
+
+
+@intrinsic
+def store2(context: Any, array: Any, at: Any, first: Any, second: Any) -> Any:
+    """Two elements of 16 bits become neighbours in a flat array, from an even index on."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        held = context.make_array(signature.args[0])(context, builder, args[0])
+        low, high = (builder.zext(builder.bitcast(x, HALF), WORD) for x in args[2:])
+        place = builder.bitcast(builder.gep(held.data, [args[1]]), WORD.as_pointer())
+        builder.store(builder.or_(low, builder.shl(high, WORD(16))), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, at, array.dtype, array.dtype), code

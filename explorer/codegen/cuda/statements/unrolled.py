@@ -11,14 +11,15 @@ from explorer.codegen.cuda.emitter import Emitter, inside, unrounded
 from explorer.codegen.cuda.expressions import Scalars
 from explorer.codegen.cuda.statements.reductions import combined
 from explorer.ir.affine import Affine, var
-from explorer.ir.dtypes import is_stored_otherwise
-from explorer.ir.tile_programs.elements import Fetch
+from explorer.ir.dtypes import DType, is_stored_otherwise
+from explorer.ir.tile_programs.elements import Fetch, TileExpr
 from explorer.ir.tile_programs.statements import Map, Reduce, Span
 from explorer.ir.tile_programs.traversal import moved, substitute
 from explorer.ops.kernels.scalar import start_value
 from explorer.tile.gpu.operands import together
 
 MOST_LOADED = 16  # points of a map whose values are in registers together; chosen
+HALVES: tuple[DType, ...] = ("float16", "bfloat16")
 NONE: Mapping[str, Affine] = MappingProxyType({})
 Values = dict[str, Affine]
 Point = Callable[[Scalars, Values], None]
@@ -32,6 +33,9 @@ def unrolled_map(e: Emitter, s: Map) -> None:
     points, expr = prod(int(x.size) for x in s.spans), unrounded(s.expr, s.target)
     if is_vector(s, e.multiples) and isinstance(s.expr, Fetch) and s.expr.buffer.name in e.aligned:
         vector_map(e, s, s.expr)
+        return
+    if is_pairs(s, e.multiples) and s.target.buffer.name in e.aligned:
+        pairs_map(e, s, expr, points <= MOST_LOADED)
         return
     if points <= MOST_LOADED and not any(x.clip_low or x.clip_high for x in s.spans):
         made: list[tuple[Scalars, Fetch, str]] = []
@@ -71,12 +75,57 @@ def is_vector(s: Map, multiples: Mapping[str, int]) -> bool:
             wide, dtype = together(buffer.dtype), s.target.buffer.dtype
             in_memory = buffer.kind in ("input", "constant") and buffer.dtype == dtype
             begin = offset.substitute({last.axis: last.base})
-            steps = (*(f * multiples.get(name, 1) for name, f in begin.terms), begin.const)
             plain = not any(x.clip_low or x.clip_high for x in s.spans)
-            whole = all(isinstance(n, int) and n % wide == 0 for n in steps)
+            whole = _divides(wide, begin, multiples)
             beside = wide == last.size > 1 and offset.factor(last.axis) == 1
             return plain and in_memory and beside and whole
     return False
+
+
+def is_pairs(s: Map, multiples: Mapping[str, int]) -> bool:
+    """Whether the points of the last axis are pairs of neighbours in a result in memory, of floats
+    of 16 bits, from even places on if their tensor begins at one, and are made, not copied.
+    """
+    match s:
+        case Map(target=Fetch(buffer, offset, ()), spans=(*_, last)):
+            narrow = buffer.kind == "output" and buffer.dtype in HALVES
+            copied = isinstance(s.expr, Fetch) and is_copied(s, s.expr)
+            plain = not any(x.clip_low or x.clip_high for x in s.spans)
+            beside = int(last.size) % 2 == 0 and offset.factor(last.axis) == 1
+            begin = offset.substitute({last.axis: last.base})
+            even = _divides(2, begin, multiples)
+            return narrow and not copied and plain and beside and even
+    return False
+
+
+def pairs_map(e: Emitter, s: Map, expr: TileExpr, few: bool) -> None:
+    """Two points after the other are made, and stored at once: each pair, or of a few all of them
+    before any is stored.
+    """
+    *rows, last = s.spans
+    made: list[tuple[Scalars, Fetch, list[str]]] = []
+
+    def point(scalars: Scalars, at: Values) -> None:
+        for n in range(0, int(last.size), 2):
+            both = [at | {last.axis: last.base.substitute(at) + k} for k in (n, n + 1)]
+            values = [e.value(scalars, substitute(expr, own)) for own in both]
+            made.append((scalars, moved(s.target, both[0]), values))
+            if not few:
+                flush()
+
+    def flush() -> None:
+        for pair in made:
+            e.store_both(*pair)
+        made.clear()
+
+    each(e, tuple(rows), point)
+    flush()
+
+
+def _divides(count: int, offset: Affine, multiples: Mapping[str, int]) -> bool:
+    """Whether an offset is a multiple of a number, whatever its variables are."""
+    steps = (*(f * multiples.get(name, 1) for name, f in offset.terms), offset.const)
+    return all(isinstance(n, int) and n % count == 0 for n in steps)
 
 
 def vector_map(e: Emitter, s: Map, source: Fetch) -> None:
