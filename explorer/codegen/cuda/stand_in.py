@@ -13,6 +13,7 @@ import ast
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
+from operator import index
 from types import CodeType, SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,8 @@ FLOATS = ("float16", "float32", "float64")
 HELD_BACK = 0.3  # of the units, which go on only where no other one can; chosen
 WARP = 32  # threads, on every GPU that CUDA knows
 SYNCS = ("syncthreads", "syncwarp")
+KNOWN = 1 << 16  # whole numbers of a type; chosen
+INTEGERS = frozenset((int, *(numpy_dtype(name).type for name in WHOLE)))
 MATH = SimpleNamespace(
     **{
         name: SCALAR_FUNCTIONS[name].numpy
@@ -51,16 +54,28 @@ class Memory:
         self.array, self.name, self.size = array, name, array.size
 
     def __getitem__(self, at: Any) -> Any:
-        if isinstance(at, slice):
+        if type(at) is slice:
             return Memory(self.array[at], self.name)
-        if not 0 <= at < self.size:
+        place = index(at)
+        if not 0 <= place < self.size:
             self._outside(at)
-        return self.array[at]
+        return self.array[place]
 
     def __setitem__(self, at: int, value: Any) -> None:
-        if not 0 <= at < self.size:
+        place = index(at)
+        if not 0 <= place < self.size:
             self._outside(at)
-        self.array[at] = value
+        self.array[place] = value
+
+    def run(self, at: Any, count: int) -> np.ndarray:
+        """So many elements, which lie where their number divides their place."""
+        place = index(at)
+        if place % count:
+            what = f"a thread loads {count} of {self.name} from {at} on"
+            raise CheckFailed(what, where=self.name)
+        if not 0 <= place <= self.size - count:
+            self._outside(place if place < 0 else max(place, self.size))
+        return self.array[place : place + count]
 
     def _outside(self, at: int) -> None:
         raise CheckFailed(
@@ -93,24 +108,36 @@ def _poison(size: int, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 class Type:
-    """A type of Numba's, which converts numbers as it does."""
+    """A type of Numba's, which converts numbers as it does. What a whole number becomes is kept:
+    threads convert the same few addresses, millions of times, and NumPy is slow at one number.
+    """
 
     def __init__(self, name: str) -> None:
         self.name, self.dtype = name, numpy_dtype(name)
         self.made, self.float = self.dtype.type, is_float(name)
-        half = 1 << (8 * self.dtype.itemsize - 1)
-        whole = {"i": range(-half, half), "u": range(2 * half)}  # that it holds
-        self.held = whole.get(self.dtype.kind, range(0))
+        self.known: dict[int, Any] = {}
 
     def __call__(self, x: Any) -> Any:
         kind = type(x)
         if kind is self.made:
             return x
-        if self.float or (kind is int and x in self.held):
+        if self.float:
             return self.made(x)
-        return np.asarray(x).astype(self.dtype)[()]  # wraps
+        if kind not in INTEGERS:
+            return self._wrapped(x)
+        number = int(x)
+        found = self.known.get(number)
+        if found is None:
+            found = self._wrapped(x)
+            if len(self.known) < KNOWN:
+                self.known[number] = found
+        return found
+
+    def _wrapped(self, x: Any) -> Any:
+        return np.asarray(x).astype(self.dtype)[()]
 
 
+TYPES = {"boolean": Type("bool"), **{name: Type(name) for name in (*WHOLE, *FLOATS)}}
 Step = Generator[Any, Any, Any]
 Kernel = Callable[..., Step]
 
@@ -182,6 +209,16 @@ class Or:
         self.truth = bool(truth)
 
 
+# Rows and columns of what the lanes of a warp bring to mma.m16n8k16, and of its sums: the figures
+# of section 9.7.15.5.8 of PTX ISA. Of each word of an operand, both elements.
+_LANES = np.arange(WARP)[:, None, None]
+_GROUP, _PLACE = _LANES // 4, _LANES % 4
+_WORD, _HALF = np.arange(4)[:, None], np.arange(2)
+LEFT = np.broadcast_arrays(_GROUP + 8 * (_WORD % 2), 2 * _PLACE + 8 * (_WORD // 2) + _HALF)
+RIGHT = np.broadcast_arrays(2 * _PLACE + 8 * _WORD[:2] + _HALF, _GROUP)
+SUMS = _GROUP[:, 0] + 8 * (_WORD.T // 2), 2 * _PLACE[:, 0] + _WORD.T % 2
+
+
 class Multiply:
     """A lane is at an instruction that its warp does together: it brings words of both operands,
     pairs of elements of a dtype, and sums.
@@ -193,31 +230,18 @@ class Multiply:
         self.dtype, self.words, self.sums = dtype, given[:6], given[6:]
 
     def others(self, lanes: Mapping[int, Multiply]) -> dict[int, tuple[Any, ...]]:
-        """The sums of each lane behind it; which elements it brings and which sums it has is as in
-        the figures of mma.m16n8k16 in PTX ISA, section 9.7.15.5.8.
-        """
+        """The sums of each lane behind it."""
+        at = np.array([n % WARP for n in lanes])
+        words = np.array([one.words for one in lanes.values()], np.uint32)
+        pairs = words.view(numpy_dtype(self.dtype)).astype(np.float32).reshape(-1, 6, 2)
         left, right = np.zeros((16, 16), np.float32), np.zeros((16, 8), np.float32)
         total = np.zeros((16, 8), np.float32)
-        for n, lane in lanes.items():
-            group, place = divmod(n % WARP, 4)
-            words = np.array(lane.words, np.uint32).view(numpy_dtype(lane.dtype))
-            pairs = words.astype(np.float32).reshape(6, 2)
-            for k, pair in enumerate(pairs[:4]):
-                depth = 2 * place + 8 * (k // 2)
-                left[group + 8 * (k % 2), depth : depth + 2] = pair
-            for k, pair in enumerate(pairs[4:]):
-                depth = 2 * place + 8 * k
-                right[depth : depth + 2, group] = pair
-            for k, value in enumerate(lane.sums):
-                total[group + 8 * (k // 2), 2 * place + k % 2] = value
+        left[LEFT[0][at], LEFT[1][at]] = pairs[:, :4]
+        right[RIGHT[0][at], RIGHT[1][at]] = pairs[:, 4:]
+        sums = SUMS[0][at], SUMS[1][at]
+        total[sums] = [one.sums for one in lanes.values()]
         total += left @ right
-        found = {}
-        for n in lanes:
-            group, place = divmod(n % WARP, 4)
-            rows, columns = (group, group, group + 8, group + 8), (0, 1, 0, 1)
-            both = zip(rows, columns, strict=True)
-            found[n] = tuple(total[row, 2 * place + column] for row, column in both)
-        return found
+        return dict(zip(lanes, map(tuple, total[sums]), strict=True))
 
 
 class Exchange:
@@ -428,8 +452,7 @@ def _names(code: CodeType, cuda: _Cuda) -> dict[str, Any]:
         "_Or": Or,
         "_Exchange": Exchange,
         "_Multiply": Multiply,
-        "boolean": Type("bool"),
-        **{name: Type(name) for name in (*WHOLE, *FLOATS)},
+        **TYPES,
     }
     for name in ("float32", "float64"):
         names[name] = numpy_dtype(name).type

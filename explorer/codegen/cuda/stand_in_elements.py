@@ -27,26 +27,18 @@ def of_bfloat16(bits: Any) -> Any:
 
 def load(count: int) -> Callable[[Any, Any], tuple[Any, ...]]:
     """So many elements from a multiple of their number on."""
-
-    def loaded(memory: Any, at: Any) -> tuple[Any, ...]:
-        if int(at) % count:
-            what = f"a thread loads {count} of {memory.name} from {at} on"
-            raise CheckFailed(what, where=memory.name)
-        return tuple(memory[int(at) + n] for n in range(count))
-
-    return loaded
+    return lambda memory, at: tuple(memory.run(at, count))
 
 
 def word2(memory: Any, at: Any) -> Any:
     """Two elements from an even one on."""
-    if int(at) % 2:
-        raise CheckFailed(f"a thread loads a word of {memory.name} from {at} on", where=memory.name)
-    return word_of(memory, at, int(at) + 1)
+    return memory.run(at, 2).view(np.uint32)[0]
 
 
 def word_of(memory: Any, low: Any, high: Any) -> Any:
     """Two elements from anywhere."""
-    return np.array([memory[int(low)], memory[int(high)]]).view(np.uint32)[0]
+    halves = memory[low].view(np.uint16), memory[high].view(np.uint16)
+    return np.uint32(int(halves[0]) | int(halves[1]) << 16)
 
 
 def store2(memory: Any, at: Any, first: Any, second: Any) -> None:
