@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.basedatatypes import BasePlotlyType
 
 from explorer.errors import BadOption
 from widgets.draw.theme import EITHER, FONTS, LIGHT, SCHEMES
@@ -38,12 +40,16 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
         "automargin": True,
         "title": {"font": {"size": 11}, "standoff": 6},
     }
-    figure.update_layout(
-        paper_bgcolor=c["pane"],
-        plot_bgcolor=c["pane"],
-        font={"family": FONTS["ui"], "size": 12, "color": c["ink2"]},
-        hoverlabel={"bgcolor": c["tint"], "font": {"color": c["ink"]}, "bordercolor": c["line2"]},
-        legend={
+    told: dict[str, Any] = {
+        "paper_bgcolor": c["pane"],
+        "plot_bgcolor": c["pane"],
+        "font": {"family": FONTS["ui"], "size": 12, "color": c["ink2"]},
+        "hoverlabel": {
+            "bgcolor": c["tint"],
+            "font": {"color": c["ink"]},
+            "bordercolor": c["line2"],
+        },
+        "legend": {
             "orientation": "h",
             "yref": "container",
             "y": 1 - 44 / height,
@@ -51,24 +57,36 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
             "x": 0,
             "traceorder": "normal",
         },
-        title={
+        "title": {
             "text": title,
             "yref": "container",
             "y": 1 - 14 / height,
             "yanchor": "top",
             "x": 0.01,
+            "font": {"size": 14, "color": c["ink"]},
         },
-        margin={"l": 60, "r": 20, "t": 96, "b": 50},
-        height=height,
-        autosize=True,
+        "margin": {"l": 60, "r": 20, "t": 96, "b": 50},
+        "height": height,
+        "autosize": True,
         **more,
-    )
-    figure.update_xaxes(**axis)
-    figure.update_yaxes(**axis)
+    }
+    axes = chain(figure.select_xaxes(), figure.select_yaxes())
+    told |= dict.fromkeys((found.plotly_name for found in axes), axis)
+    for name, value in told.items():
+        figure.layout[name] = _over(figure.layout[name], value)
     heads = {"xref": "paper"}  # of figures with several parts
     figure.update_annotations(heads, font={"size": 12, "color": c["ink"]}, x=0, xanchor="left")
-    figure.update_layout(title_font={"size": 14, "color": c["ink"]})
     return figure
+
+
+def _over(old: Any, new: Any) -> Any:
+    """What a part of a layout becomes where `new` is written over it: plotly's own update asks at
+    each step of each path what it could be, ten times as long.
+    """
+    if not isinstance(new, dict):
+        return new
+    known = old.to_plotly_json() if isinstance(old, BasePlotlyType) else old or {}
+    return known | {name: _over(known.get(name), value) for name, value in new.items()}
 
 
 def rows_high(count: int, row: int = 18) -> dict[str, int]:
