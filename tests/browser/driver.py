@@ -19,6 +19,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
+from widgets.page import jupyter
+
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -95,9 +97,7 @@ class Lab:
         }
         variables = {name: str(own / folder) for name, folder in folders.items()}
         command = [
-            sys.executable,
-            "-m",
-            "jupyterlab",
+            *jupyter.command("jupyterlab"),
             "--no-browser",
             "--ip=127.0.0.1",
             f"--port={self.port}",

@@ -3,13 +3,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from explorer.errors import BadOption, BoundError, IronworksError
-from widgets.page import serving
+from widgets.page import jupyter, serving
 from widgets.page.commands import lab, report
 
 BERT = Path(__file__).parents[1] / "data" / "tiny_bert.onnx"
@@ -76,15 +77,25 @@ def test_lab_opens_the_tour_or_what_is_named(
     own = tmp_path / "own.ipynb"
     own.write_text("{}")
     assert lab([]) == 0 and lab([str(own), "--", "--no-browser"]) == 0
-    head = [sys.executable, "-m", "jupyterlab"]
-    assert called[0][:3] == head and called[0][3].endswith("notebooks/00_tour.ipynb")
+    head = jupyter.command("jupyterlab")
+    assert called[0][:-1] == head and called[0][-1].endswith("notebooks/00_tour.ipynb")
     assert called[1] == [*head, str(own), "--no-browser"]
     monkeypatch.chdir(tmp_path)  # where no notebooks are
-    assert lab([]) == 0 and Path(called.pop()[3]).samefile(TOUR)
+    assert lab([]) == 0 and Path(called.pop()[-1]).samefile(TOUR)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert lab([str(own)]) == 0
     assert called[2] == [*head, "--allow-root", str(own)]
     assert measuring == ["begun", "ended"] * 4
+
+
+@pytest.mark.parametrize("server", ["jupyterlab", "voila"])
+def test_a_server_begins_without_the_grammars_of_addresses(server: str) -> None:
+    head = jupyter.command(server)
+    told = [head[0], "-X", "importtime", *head[1:], "--version"]
+    done = subprocess.run(told, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.strip() == version(server)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "jsonschema" in imported and "lark" not in imported  # which makes the grammars
 
 
 def test_lab_refuses_a_notebook_that_is_not_there() -> None:
@@ -108,7 +119,7 @@ def test_a_house_is_served_on_this_machine_with_idle_limits_and_no_code(
 ) -> None:
     serving.serve(["zoo:tiny_skip", "--idle", "5", "--port", "9000", "--set", "roller.top_k=3"])
     command, variables = voila.pop()
-    assert command[:3] == [sys.executable, "-m", "voila"]
+    assert command[:4] == jupyter.command("voila")
     manager = "--MappingKernelManager"
     assert {"--port=9000", "--strip_sources=True", f"{manager}.cull_idle_timeout=300"} <= {*command}
     asked = json.loads(variables[serving.ASKED])

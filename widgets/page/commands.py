@@ -17,6 +17,7 @@ from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.cli.progress import doing
 from explorer.errors import BadOption
 from explorer.frontends.files.shipped import is_checkout
+from widgets.page import jupyter
 from widgets.page.course import TOUR, copied, notebooks
 
 __all__ = ["lab", "report"]
@@ -118,7 +119,7 @@ def lab(given: Sequence[str]) -> int:
             return 0
     else:
         path = _notebook(flags.notebook)
-    command = [sys.executable, "-m", "jupyterlab", *_for_root(), str(path), *more]
+    command = [*jupyter.command("jupyterlab"), *_for_root(), str(path), *more]
     measuring = subprocess.Popen(
         [sys.executable, "-m", "explorer.measure.this_machine.in_background"]
     )

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from typing import Any
 from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
 from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.errors import BadOption
+from widgets.page import jupyter
 
 ASKED = "IRONWORKS_SERVED"  # the variable that tells a kernel which model it shows
 NO_CODE = "a served page runs no code of its visitors: an edit is tried in a notebook"
@@ -125,7 +125,7 @@ def command(page: Path, flags: Namespace, more: Sequence[str] = ()) -> list[str]
     theirs = {text.partition("=")[0] for text in more}
     told = [f"{name}={value}" for name, value in ours.items() if name not in theirs]
     browser = ["--no-browser"] if flags.no_browser else []
-    return [sys.executable, "-m", "voila", str(page), *told, *browser, *more]
+    return [*jupyter.command("voila"), str(page), *told, *browser, *more]
 
 
 def notebook() -> dict[str, Any]:
