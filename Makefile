@@ -22,9 +22,14 @@ QUICK_FLAGS ?= -q -x
 
 # An environment is as old as what it was made from, so its stamp carries the digest of that.
 stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cut -d' ' -f1)
+PINS := $(call stamp,pins,requirements.lock)
+TOOLS := $(call stamp,tools,requirements-dev.lock)
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
 READ := $(call stamp,read,requirements.lock requirements-dev.lock)
+PIN := $(PIP) install --quiet $(PIP_FLAGS) -r
+# Where no package is asked what it needs, two kinds of pins can be installed at once.
+ALONE := $(findstring --no-deps,$(PIP_FLAGS))
 
 .PHONY: help lab test test-all check fuzz bench-gpu bench-ui bench-course lint types report docs lock browser clean
 
@@ -47,15 +52,24 @@ $(BIN)/python:
 	    || { echo 'Ironworks needs Python 3.11 or newer: make PYTHON=/path/to/python3.11'; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(RUNTIME): | $(BIN)/python
-	$(PIP) install --quiet $(PIP_FLAGS) -r requirements.lock
+$(PINS): | $(BIN)/python
+	$(PIN) requirements.lock
+	@rm -f $(VENV)/stamp-pins-*
+	@touch $@
+
+$(TOOLS): | $(if $(ALONE),$(BIN)/python,$(PINS))
+	$(PIN) <(grep -v '^-r ' requirements-dev.lock)
+	@rm -f $(VENV)/stamp-tools-*
+	@touch $@
+
+$(RUNTIME): | $(PINS)
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q explorer widgets # as pip does with what it copies
 	@rm -f $(VENV)/stamp-runtime-*
 	@touch $@
 
-$(DEV): | $(RUNTIME)
-	$(PIP) install --quiet $(PIP_FLAGS) -r requirements-dev.lock
+$(DEV): | $(RUNTIME) $(TOOLS)
+	$(if $(ALONE),$(PIP) check)
 	@rm -f $(VENV)/stamp-dev-*
 	@touch $@
 
