@@ -2,11 +2,15 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.provisioning import local_provisioner
 from nbclient import NotebookClient
+
+from tests.widgets.nursery import Nursery
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SECONDS = 0.05  # of each clock, for readers 0.3 to 1: what it says is no test
@@ -61,13 +65,21 @@ def test_what_extends_the_compiler_takes_a_dozen_lines() -> None:
         assert sum(found[part] for part in parts) <= 15, parts
 
 
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    found = Nursery()
+    yield found
+    found.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "sections", "pictures"), ALL, ids=NAMES)
 def test_a_notebook_runs_from_top_to_bottom(
-    name: str, sections: int, pictures: int, monkeypatch: pytest.MonkeyPatch
+    name: str, sections: int, pictures: int, nursery: Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unanswered: nothing that an answer would show, and each exercise is not attempted."""
     monkeypatch.setenv("IRONWORKS_COURSE_LOG", "")
+    monkeypatch.setattr(local_provisioner, "launch_kernel", nursery.kernel)
     notebook = read(name)
     for cell in notebook.cells:
         cell.source = re.sub(r"\bseconds=[\d.]+", f"seconds={SECONDS}", cell.source)
