@@ -202,12 +202,12 @@ def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(hou
 
 
 @pytest.mark.parametrize("house", [(1280, "light")], indirect=True)
-@pytest.mark.parametrize("room", ["errors", "staircase", "kernels", "rtasks"])
-def test_titles_of_axes_that_lie_over_each_other_do_not_touch(house: Page, room: str) -> None:
-    enter(house, room)
-    titles = house.locator(".chart :is(.ytitle, .y2title)").all()
-    boxes = sorted((b["y"], b["y"] + b["height"]) for t in titles if (b := t.bounding_box()))
-    assert boxes and all(end <= begin for (_, end), (begin, _) in pairwise(boxes))
+def test_titles_of_axes_that_lie_over_each_other_do_not_touch(house: Page) -> None:
+    for room in ("errors", "staircase", "kernels", "rtasks"):
+        enter(house, room)
+        titles = house.locator(".chart :is(.ytitle, .y2title)").all()
+        boxes = sorted((b["y"], b["y"] + b["height"]) for t in titles if (b := t.bounding_box()))
+        assert boxes and all(end <= begin for (_, end), (begin, _) in pairwise(boxes)), room
 
 
 def test_a_line_is_turned_off_by_its_name_and_stays_so(house: Page) -> None:
@@ -233,22 +233,22 @@ def test_a_chart_is_kept_as_an_image(house: Page) -> None:
 
 
 @pytest.mark.parametrize("house", [(1280, "light"), (900, "dark")], indirect=True)
-@pytest.mark.parametrize("room", ["kernels", "roofline", "errors"])
 def test_the_words_of_a_kept_chart_lie_over_nothing(
-    house: Page, browser: Browser, room: str, tmp_path: Path
+    house: Page, browser: Browser, tmp_path: Path
 ) -> None:
-    enter(house, room)
-    with house.expect_download() as download:
-        house.locator(".chart [data-title='Save as SVG']").click()
-    kept = tmp_path / "kept.svg"
-    download.value.save_as(kept)
-    page = browser.new_page()
-    page.goto(kept.as_uri())
-    ends = "[...document.querySelectorAll('{}')].map(n => n.getBoundingClientRect().{})"
-    (words,) = page.evaluate(ends.format(".gtitle", "bottom"))
-    parts = ".xtitle, .xtick text, .legendtext, .plot"
-    assert words > 20 and words <= min(page.evaluate(ends.format(parts, "top")))
-    page.close()
+    for room in ("kernels", "roofline", "errors"):
+        enter(house, room)
+        with house.expect_download() as download:
+            house.locator(".chart [data-title='Save as SVG']").click()
+        kept = tmp_path / f"{room}.svg"
+        download.value.save_as(kept)
+        page = browser.new_page()
+        page.goto(kept.as_uri())
+        ends = "[...document.querySelectorAll('{}')].map(n => n.getBoundingClientRect().{})"
+        (words,) = page.evaluate(ends.format(".gtitle", "bottom"))
+        parts = ".xtitle, .xtick text, .legendtext, .plot"
+        assert words > 20 and words <= min(page.evaluate(ends.format(parts, "top"))), room
+        page.close()
 
 
 def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session: Session) -> None:
