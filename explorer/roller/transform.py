@@ -20,7 +20,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.own_policy import Asked
 from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
-from explorer.roller.blocks.candidates import block_candidates, block_refusal, weigh_block
+from explorer.roller.blocks.candidates import block_candidates, weigh_block
 from explorer.roller.blocks.grids import comes_cold
 from explorer.roller.blocks.remembered_grids import alone_us
 from explorer.roller.efficient import efficient
@@ -43,7 +43,8 @@ class Options:
     tilings by hand: ((binding, tiling), ...), and `blocks`, on the data sheet of a GPU, the thread
     blocks that the wall else chooses, in the names of the kernel's axes. `measure`: so many of the
     best candidates by the model are compiled and timed on this machine, and the fastest is taken;
-    0: none.
+    0: none. For a GPU both names of a policy construct thread blocks, of which all that a wall may
+    take are kept.
     """
 
     policy: str | Policy = option(DEFAULT, PolicyOf("roller", POLICIES), "how tiles are chosen")
@@ -70,7 +71,7 @@ class Roll:
     options: Options = Options()
 
     def __call__(self, program: Program) -> Program:
-        """After: every kernel is in normal form and has a tiling."""
+        """After: every kernel is in normal form and has a tiling, or on a GPU a thread block."""
         return roll(program, self.device, self.options)
 
 
@@ -153,10 +154,10 @@ class _ThreadBlocks:
         found, weighed = self._found(kernel, name)
         by_hand = self.blocks.get(name)
         if by_hand is not None:
-            why = block_refusal(kernel, by_hand, device, sizes)
-            if why:
-                raise BadOption(f"the thread block of {name} is not legal: {why}", where=name)
             mine = weigh_block(kernel, by_hand, device, sizes)
+            if mine.refused:
+                why = f"the thread block of {name} is not legal: {mine.refused}"
+                raise BadOption(why, where=name)
             found = (mine, *(c for c in found if c.value != mine.value))
         if not found:
             return replace(call, tiling=None, efficient=None, block=None)

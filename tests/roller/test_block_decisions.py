@@ -15,7 +15,7 @@ import explorer
 from explorer import np as xp
 from explorer.compilation import Compilation
 from explorer.devices.catalogue import device
-from explorer.errors import BadOption, BadPolicy
+from explorer.errors import BadOption, BadPolicy, Cancelled
 from explorer.frontends.model import Model
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block
@@ -211,3 +211,15 @@ def test_a_neighbour_that_stages_nothing_is_no_choice() -> None:
     assert decision.chosen.tile == (("i", 128), ("j", 64)) and decision.chosen.threads == 256
     assert decision.chosen.shared == (("k", 8),)
     assert all(64 not in dict(x.value.shared).values() for x in decision.candidates)
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_weighing_them_can_be_cancelled() -> None:
+    steps: list[str] = []
+    with pytest.raises(Cancelled, match="weighing thread blocks"):
+        explorer.compile(
+            product(),
+            target="a100",
+            progress=lambda step, *_: steps.append(step),
+            cancelled=lambda: "roll" in steps,
+        )

@@ -22,6 +22,7 @@ from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
+from explorer.ops.reference.unwanted import end_if_unwanted
 from explorer.roller.blocks.fitting_block import fitting_each
 from explorer.roller.blocks.matrix_pieces import matrix_blocks
 from explorer.roller.blocks.shared_sums import MOST_THREADS, sharing
@@ -189,6 +190,7 @@ class _Blocks:
     def _weighed(self, block: Block, label: str) -> ThreadBlocks | None:
         """The same as if no lanes waited for banks, in a part of the time."""
         if block not in self.known:
+            end_if_unwanted("weighing thread blocks")
             program = unpadded(self.kernel, block, ShapeEnv(), self.device)
             self.known[block] = None
             if not level_problem(program, self.device):
