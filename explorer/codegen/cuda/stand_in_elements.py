@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.errors import CheckFailed
 
-BFLOAT16_NAN = 0x7FFF  # PTX ISA, section 9.7.9.21: cvt makes it of each
+BFLOAT16_NAN = 0x7FFF  # PTX ISA, cvt: it is made of each
 
 
 def to_bfloat16(x: Any) -> Any:

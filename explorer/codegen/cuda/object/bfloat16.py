@@ -13,8 +13,8 @@ from numba.cuda.extending import intrinsic
 
 from explorer.codegen.cpu.math.narrow import decode, encode
 
-LEAST_CAPABILITY = 80  # tenths, from which on there is the instruction, by PTX 7.0
-CONVERT = "cvt.rn.bf16.f32 $0, $1;"  # PTX ISA, section 9.7.9.21; each NaN becomes 0x7FFF
+LEAST_CAPABILITY = 80  # tenths, from which on there is the instruction (LLVM, review D116673)
+CONVERT = "cvt.rn.bf16.f32 $0, $1;"  # PTX ISA, cvt; each NaN becomes 0x7FFF
 HALF, WORD, SINGLE = ir.IntType(16), ir.IntType(32), ir.FloatType()
 TEXT = ir.IntType(8).as_pointer()
 
