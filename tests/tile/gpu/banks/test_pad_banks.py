@@ -23,6 +23,7 @@ from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, a
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
+from explorer.ir.tile_programs.traversal import loads, statements
 from explorer.tile.gpu.banks.asked import asked_of, waits
 from explorer.tile.gpu.banks.policy import layouts
 from explorer.tile.gpu.banks.transform import pad_banks
@@ -67,11 +68,19 @@ def by_steps(p: TileProgram) -> Counter[tuple[str, bool, str]]:
     return found
 
 
+def read_anywhere(p: TileProgram) -> set[str]:
+    """The arrays of which an element is read at a place that is computed."""
+    return {f.buffer.name for s in statements(p.body) for f in loads(s) if f.dynamic}
+
+
 def test_steps_tell_what_the_source_does(blocks: list[BlockCode]) -> None:
-    """Equal where every loop is whole; a last chunk that is cut is counted as if it were."""
+    """Equal where every loop is whole; a last chunk that is cut is counted as if it were. Of an
+    array that is read where data say, as at the edge of a filtered convolution, they tell nothing.
+    """
     equal = 0
     for code in blocks:
-        want, found = counted(code), by_steps(code.tile_program)
+        found, anywhere = by_steps(code.tile_program), read_anywhere(code.tile_program)
+        want = {key: n for key, n in counted(code).items() if key[0] not in anywhere}
         assert found.keys() == want.keys()
         assert all(found[key] >= n for key, n in want.items())
         equal += sum(found[key] == n for key, n in want.items())
