@@ -128,7 +128,8 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="groups",
     title="Tile graph",
-    words="Every group of kernels that became one, and the bytes that this saves.",
+    words="Every group of kernels that became one, and the bytes that this saves; of a GPU, those "
+    "of Welder's own tiles, not of the thread blocks that run.",
     stage=Stage.WELDED,
     about="kernel",
     draw=_draw,
