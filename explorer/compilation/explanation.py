@@ -13,6 +13,7 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.roller.blocks.candidates import weigh_block, why_no_blocks
+from explorer.roller.blocks.grids import comes_cold
 from explorer.roller.tiles.weigh import weigh
 
 
@@ -74,7 +75,7 @@ def explained(
     if block is not None:
         if tile is not None:
             other = replace(block.chosen, tile=tuple(tile.items()))
-            asked = weigh_block(kernel, other, device, sizes)
+            asked = weigh_block(kernel, other, device, sizes, comes_cold(program, device))
         chosen = (block.chosen,)
         return Explanation(name, origins, None, asked, steps, block.candidates, chosen)
     if program.stage < Stage.ROLLED:

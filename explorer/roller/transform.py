@@ -154,7 +154,7 @@ class _ThreadBlocks:
         found, weighed = self._found(kernel, name)
         by_hand = self.blocks.get(name)
         if by_hand is not None:
-            mine = weigh_block(kernel, by_hand, device, sizes)
+            mine = weigh_block(kernel, by_hand, device, sizes, self.cold)
             if mine.refused:
                 why = f"the thread block of {name} is not legal: {mine.refused}"
                 raise BadOption(why, where=name)

@@ -86,6 +86,25 @@ def test_another_tile_of_a_block_is_priced_or_refused() -> None:
     assert "asked: refused: there is no axis 'q'" in str(c.explain(name, {"q": 1}))
 
 
+def test_one_by_hand_is_priced_as_the_others_are() -> None:
+    """Constants that stay in no cache come from the farthest memory, for it and for them."""
+    one, other = (np.full((2048, 2048), n, np.float32) for n in (1, 2))  # half of an H100's L2
+
+    @explorer.trace
+    def program(x):  # type: ignore[no-untyped-def]
+        return xp.tanh(x @ one) @ other
+
+    c = explorer.compile(program(explorer.tensor("float32", 4, 2048)), "h100", until="rolled")
+    decision = c.program.decisions.blocks[0]
+    slow = decision.candidates[-1]
+    blocks = ((decision.binding, slow.value),)
+    by_hand = c.with_options(roller=replace(c.options.roller, blocks=blocks))
+    found = by_hand.program.decisions.blocks[0]
+    assert found.pinned and found.candidates[0].cost_us == pytest.approx(slow.cost_us)
+    asked = by_hand.explain(decision.binding, dict(slow.value.tile)).asked
+    assert asked is not None and asked.cost_us == pytest.approx(slow.cost_us)
+
+
 def largest(kernel: Any, device: Any, env: Any, sizes: Any) -> Iterator[Candidate[Block]]:
     """The thread blocks with the most threads first."""
     yield from sorted(candidates(kernel, device, env, sizes), key=lambda c: -c.value.threads)

@@ -16,6 +16,7 @@ from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
 from explorer.ir.program import Binding
+from explorer.ir.stage import Stage
 from widgets.draw.table import count_text, size_text, time_text
 from widgets.memory import memory_plan
 from widgets.model import outline
@@ -142,7 +143,7 @@ def _who(now: Setting, call: str) -> str:
     """Who said which thread blocks a call has."""
     if call in dict(now.compiled.options.roller.blocks):
         return "You set"
-    return "The wall took" if now.compiled.taken_blocks(call, dict(now.sizes)) else "Roller took"
+    return "Roller took" if now.compiled.program.stage < Stage.PLANNED else "The wall took"
 
 
 def short_tile(tiling: Tiling | Block) -> str:

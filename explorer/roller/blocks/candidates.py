@@ -54,28 +54,29 @@ def told_blocks(
     return tuple(sorted(told.values(), key=lambda c: c.cost_us))
 
 
-def grid_of(bound: Kernel, block: Block, device: Device) -> ThreadBlocks | None:
+def grid_of(bound: Kernel, block: Block, device: Device, cold: bool = False) -> ThreadBlocks | None:
     """What blocks of a kernel of fixed extents do and move together; None where the device has no
     room for one.
     """
-    return next(iter(grids_of(bound, device, (block,))), None)
+    return next(iter(grids_of(bound, device, (block,), cold)), None)
 
 
-def weigh_block(kernel: Kernel, block: Block, device: Device, sizes: Sizes) -> Candidate[Block]:
-    """One block with its modelled time alone on the device, or the rule that it breaks."""
-    if not isinstance(block, Block):
-        return Candidate("no block", Block(), (), f"a thread block is a Block, found {block!r:.60}")
-    why = block_refusal(kernel, block, device, sizes)
-    if why:
-        return Candidate("a thread block that there is not", block, (), why)
-    found = grid_of(bound_normal(kernel, sizes), block, device)
-    return Candidate(block.words, block, found.parts_us(device) if found else ())
+def weigh_block(
+    kernel: Kernel, block: Block, device: Device, sizes: Sizes, cold: bool = False
+) -> Candidate[Block]:
+    """One block with its modelled time alone on the device, or the rule that it breaks, with the
+    number. `cold`: as `grids` has it.
+    """
+    bound = bound_normal(kernel, sizes)
+    why = unserved(bound) or impossible(block, bound, device)
+    grid = None if why else grid_of(bound, block, device, cold)
+    if grid is not None:
+        return Candidate(block.words, block, grid.parts_us(device))
+    shown = block if isinstance(block, Block) else Block()
+    why = why or f"{device.name} has no room for it"
+    return Candidate("a thread block that there is not", shown, (), why)
 
 
 def block_refusal(kernel: Kernel, block: Block, device: Device, sizes: Sizes) -> str:
-    """The rule that a block of a kernel breaks, with the number; empty where it is legal."""
-    bound = bound_normal(kernel, sizes)
-    why = unserved(bound) or impossible(block, bound, device)
-    if not why and grid_of(bound, block, device) is None:
-        why = f"{device.name} has no room for it"
-    return why
+    """The rule that a block of a kernel breaks, empty where it is legal."""
+    return weigh_block(kernel, block, device, sizes).refused

@@ -70,7 +70,7 @@ def grids(
 def about_us(kernel: Kernel, device: Device) -> float:
     """Microseconds of a kernel of fixed extents alone on the device: with the best block of a tile
     of the construction, or one on the way from it, as if no lanes waited for banks. What kernels
-    are compared by, in a third of the time that `grids` takes.
+    are compared by, in half the time that `grids` takes.
     """
     about = _about(kernel, device, {}, cold=False)
     programs = tuple(_programs(about.fused, device, frozenset(about.shared)))
