@@ -317,6 +317,22 @@ def odd(a: explorer.tensor("float32", "n", 17), b: explorer.tensor("float32", 17
     return enp.matmul(a, b)
 
 
+def test_a_block_whose_threads_read_for_themselves_is_in_no_shared_memory() -> None:
+    @explorer.trace
+    def row(x, w):  # type: ignore[no-untyped-def]
+        return enp.maximum(x @ w, 0)  # what lies between is in shared memory
+
+    c = explorer.compile(
+        row(x=explorer.tensor("float32", 1, 32), w=explorer.tensor("float32", 32, 32)),
+        target="v100",
+        until="rolled",
+    )
+    rolled = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
+    assert rolled is not None
+    homes = {x.block.threads: x.levels[0].name for x in rolled.choices if x.block}
+    assert homes[1] == "a thread block" and "shared memory" in homes.values()
+
+
 @pytest.mark.parametrize("rows", [0, 1, 7, 10007])
 def test_odd_sizes_are_drawn(rows: int) -> None:
     c = explorer.compile(explorer.load(odd), until="rolled")

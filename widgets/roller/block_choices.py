@@ -13,13 +13,15 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Compute, Kernel
 from explorer.ir.patterns.regions import propagate
-from explorer.ir.shapes.dims import Sizes, evaluate_dim
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.roller.blocks.candidates import grid_of
 from explorer.roller.blocks.thread_block import bound_normal
 from explorer.roller.construct.expression import heaviest, of_compute
 from explorer.roller.construct.levels import Room
 from explorer.roller.construct.rtile import RTile
 from explorer.roller.construct.scale_out import Waves
+from explorer.tile.gpu.rewrites import unpadded
+from explorer.tile.gpu.stage import is_staged
 from widgets.model.knobs import Setting
 from widgets.roller.rolled import Choice, Level
 
@@ -90,7 +92,7 @@ def _levels(
         for a, n in zip(e.axes, e.extents, strict=True)
     )
     inner = tuple(min(n, each.get(a, 1)) for a, n in zip(e.axes, shape, strict=True))
-    shared = grid.shared_bytes > 0
+    shared = is_staged(unpadded(bound, block, ShapeEnv(), device))
     home = "shared memory" if shared else "a thread block"
     rooms = (
         Room("shared bytes of a block", grid.shared_bytes, device.block_shared_bytes),
