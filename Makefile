@@ -17,8 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 PIP_FLAGS ?=
 NOTEBOOK ?= notebooks/00_tour.ipynb
 REPORT ?= report.html
-PYTEST_FLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
-QUICK_FLAGS ?= -q -x
+PYTEST_FLAGS ?= -n 2 --dist worksteal
 
 # An environment is as old as what it was made from, so its stamp carries the digest of that.
 stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cut -d' ' -f1)
@@ -26,12 +25,11 @@ PINS := $(call stamp,pins,requirements.lock)
 TOOLS := $(call stamp,tools,requirements-dev.lock)
 RUNTIME := $(call stamp,runtime,requirements.lock)
 DEV := $(call stamp,dev,requirements.lock requirements-dev.lock)
-READ := $(call stamp,read,requirements.lock requirements-dev.lock)
 PIN := $(PIP) install --quiet $(PIP_FLAGS) -r
 # Where no package is asked what it needs, two kinds of pins can be installed at once.
 ALONE := $(findstring --no-deps,$(PIP_FLAGS))
 
-.PHONY: help lab test test-all check fuzz bench-gpu bench-ui bench-course lint types report docs lock browser clean
+.PHONY: help lab test test-all check fuzz bench-gpu bench-ui bench-course lint report docs lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
@@ -64,7 +62,7 @@ $(TOOLS): | $(if $(ALONE),$(BIN)/python,$(PINS))
 
 $(RUNTIME): | $(PINS)
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q explorer widgets # as pip does with what it copies
+	$(BIN)/python -m compileall -q -j 2 explorer widgets tests # as pip does with what it copies
 	@rm -f $(VENV)/stamp-runtime-*
 	@touch $@
 
@@ -73,32 +71,23 @@ $(DEV): | $(RUNTIME) $(TOOLS)
 	@rm -f $(VENV)/stamp-dev-*
 	@touch $@
 
-# Of a new environment, once: all tests and what they import have their bytecode, which else each
-# worker would make.
-$(READ): | $(DEV)
-	@told=$$($(BIN)/python -m pytest -q --collect-only < /dev/null) \
-	    || { tail -40 <<< "$$told"; exit 1; }
-	@rm -f $(VENV)/stamp-read-*
-	@touch $@
-
 lab: $(RUNTIME)
 	$(BIN)/ironworks lab $(NOTEBOOK)
 
-lint: types $(DEV)
-	$(BIN)/ruff check .
-	$(BIN)/lint-imports
+PYTEST := $(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-types: $(DEV)
-	$(BIN)/mypy
+# ruff, import-linter and mypy are tests like others, which run beside them.
+lint: $(DEV)
+	$(PYTEST) tests/architecture/test_lint.py < /dev/null
 
-test: lint browser $(READ)
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m 'not exhaustive' < /dev/null
+test: browser $(DEV)
+	$(PYTEST) -m 'not exhaustive' < /dev/null
 
-test-all: lint browser
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) < /dev/null
+test-all: browser $(DEV)
+	$(PYTEST) < /dev/null
 
-check: lint
-	$(BIN)/python -m pytest $(QUICK_FLAGS) -m 'not slow and not browser and not exhaustive' < /dev/null
+check: $(DEV)
+	$(PYTEST) --quick -m 'not slow and not browser and not exhaustive' < /dev/null
 
 MINUTES ?= 30
 fuzz: $(DEV)

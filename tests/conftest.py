@@ -5,15 +5,14 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from explorer.counters import counters
 from explorer.garbage import YOUNG
@@ -22,39 +21,8 @@ from tests import examples
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 # The first has no windows, and takes a quarter less of a processor for the same pages.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-OWN_CACHE = pytest.StashKey[str]()
-LONGEST = (  # files that take a worker longest begin first, so that none is left to one at the end
-    "widgets/test_notebooks.py",
-    "browser/test_every_room.py",
-    "browser/test_axe.py",
-    "browser/test_charts.py",
-    "conformance/test_zoo_models.py",
-    "test_readme.py",
-    "browser/test_tour_in_lab.py",
-    "fuzz/test_net.py",
-    "runtime/cuda/test_program.py",
-    "course/test_exercises.py",
-    "frontends/test_zoo_control_flow.py",
-    "rammer/test_better_devices.py",
-    "browser/test_settings.py",
-    "conformance/test_onnx_nodes.py",
-    "browser/test_welder_rooms.py",
-    "test_processes.py",
-    "codegen/test_guard_pages.py",
-    "training/test_real_runs.py",
-    "test_program_cache.py",
-    "codegen/cuda/test_matrix_units.py",
-    "codegen/test_several_outputs.py",
-    "browser/test_step_rooms.py",
-    "conformance/test_onnx_nodes_expanded.py",
-    "tile/gpu/test_matrix_units.py",
-    "roller/test_matrix_pieces.py",
-    "browser/test_house.py",
-    "conformance/test_light_models.py",
-    "widgets/test_real.py",
-    "widgets/test_instructions.py",
-    "widgets/test_figures.py",
-)
+WARM, STARTED = pytest.StashKey[bool](), pytest.StashKey[float]()
+KERNELS = Path(__file__).parent.parent / "build" / "test-cache"
 NAMED_FILES = 3  # at the end, the slowest
 OLDER = (10, 40)  # collections before one of older objects, and of all; Python's: 10, 10
 
@@ -64,10 +32,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # As it is imported, behind the checker of notebooks, it makes 39 grammars, of addresses that are
 # looked at by nobody here: three seconds of every process that reads tests.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-
-settings.register_profile("ironworks", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "ironworks")
 
 
 def find_chromium() -> str | None:
@@ -88,33 +52,71 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-snapshots", action="store_true", help="write the golden files, not compare them"
     )
+    parser.addoption(
+        "--quick", action="store_true", help="run one case of each test and few examples"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No test reads or fills the user's cache; all workers of one run share one of their own.
+    """Give all workers one cache of their own, which later runs find again.
 
-    ``$IRONWORKS_TEST_CACHE`` keeps it from run to run. Thousands of tests are many objects, which
-    Python would look through again and again, two seconds each time.
+    No test reads or fills the user's cache. Thousands of tests are many objects, which Python
+    would look through again and again, two seconds each time.
     """
-    examples.choose(config)
+    examples.load_profile(config)
     gc.set_threshold(YOUNG, *OLDER)
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        return
-    kept = os.environ.get("IRONWORKS_TEST_CACHE")
-    if not kept:
-        config.stash[OWN_CACHE] = tempfile.mkdtemp(prefix="ironworks-test-cache-")
-    os.environ["IRONWORKS_CACHE"] = kept or config.stash[OWN_CACHE]
+    if not is_worker(config):
+        cache_folder = Path(os.environ.setdefault("IRONWORKS_TEST_CACHE", str(KERNELS)))
+        config.stash[WARM] = cache_folder.is_dir() and any(cache_folder.iterdir())
+        os.environ["IRONWORKS_CACHE"] = str(cache_folder)
+    config.stash[STARTED] = perf_counter()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     gc.freeze()  # pytest has looked through all objects; it would again, and Python at its end
-    if OWN_CACHE in config.stash:
-        shutil.rmtree(config.stash[OWN_CACHE], ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {SNAPSHOTS.parent / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path, len(order)))
+def is_worker(config: pytest.Config) -> bool:
+    """Return True in a process that xdist started."""
+    return hasattr(config, "workerinput")
+
+
+def run_name(config: pytest.Config) -> str | None:
+    """Return the key of this run's duration, or None for a selection of files."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return None
+    warmth = "warm" if config.stash[WARM] else "cold"
+    return f"ironworks/{config.getoption('markexpr')} {warmth}"
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say how long the run will take, by the last one of its kind on this machine."""
+    name = run_name(config)
+    if name is None or config.cache is None:
+        return None
+    start = "warm start, with" if config.stash[WARM] else "cold start, without"
+    seconds = config.cache.get(name, None)
+    last = f"the last such run took {minutes(seconds)}" if seconds else "no such run was timed here"
+    return f"{start} kernels of an earlier run: {last}"
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep the duration of a run that was not broken off."""
+    config = session.config
+    if is_worker(config) or exitstatus not in (0, 1) or config.cache is None:
+        return
+    if name := run_name(config):
+        config.cache.set(name, perf_counter() - config.stash[STARTED])
+
+
+def minutes(seconds: float) -> str:
+    """Return seconds as text, such as `7 min 30 s`."""
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    examples.mark_cases(items, most=1 if config.getoption("quick") else None)
     no_browser = find_chromium() is None
     for item in items:
         if no_browser and item.get_closest_marker("browser"):

@@ -66,6 +66,7 @@ def test_no_command_is_bad_usage(shell: Shell) -> None:
     assert code == 2 and out == "" and "usage: ironworks" in err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "<&-"])
 def test_streams_that_are_closed_are_no_fault(closed: str, tmp_path: Path) -> None:
     python = f'"{sys.executable}" -m explorer'
@@ -184,6 +185,7 @@ def test_a_plug_in_command_gets_what_follows_its_name(
     assert "sing" in shell("--help")[1]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("words", [["--help"], ["zoo"], ["cache"], ["devices"]])
 def test_what_needs_no_compiler_does_not_load_one(words: list[str]) -> None:
     program = (
@@ -786,6 +788,7 @@ def on_the_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "Gpu", lambda: StandIn(3))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "words", [(), ("--launches", "wave", "--graph"), ("--launches", "operator")]
 )

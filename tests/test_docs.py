@@ -44,6 +44,7 @@ def test_a_page_does_what_it_says(
             own_operators.forget(name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_cluster_sweeps_as_its_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")

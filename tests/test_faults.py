@@ -44,6 +44,7 @@ def test_a_fault_in_a_step_names_the_step_and_keeps_what_was_raised(planted: Non
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("debug", ["", "0", "1"])
 def test_the_shell_tells_a_fault_in_a_line_and_where_it_lies_if_asked(
     planted: None,

@@ -63,18 +63,21 @@ def calls(kind: str, count: int, until: str) -> int:
     return counted(work)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a5_5_tenfold_operators_are_legalized_in_at_most_fifteenfold_work(kind: str) -> None:
     calls(kind, 20, "legalized")  # what is done once in a process
     assert calls(kind, 1500, "legalized") <= TENFOLD * calls(kind, 150, "legalized")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_tenfold_operators_are_planned_in_at_most_fifteenfold_work(kind: str) -> None:
     calls(kind, 20, "planned")
     assert calls(kind, 500, "planned") <= TENFOLD * calls(kind, 50, "planned")
 
 
+@pytest.mark.exhaustive
 def test_a_densenet_of_tenfold_operators_is_grouped_in_at_most_fifteenfold_work() -> None:
     weld = Weld(DEVICE, Price(DEVICE))
     weld(tasked(20))
@@ -134,6 +137,7 @@ def test_no_policy_makes_kernels_that_python_cannot_walk() -> None:
     assert len(made.program.kernel_calls) == -(-1000 // MOST_NESTED_OPERATIONS)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_large_programs_run_as_their_text_says(kind: str) -> None:
     program = KINDS[kind](60)

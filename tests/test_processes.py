@@ -102,7 +102,7 @@ def test_a_process_killed_while_it_compiles_leaves_no_harm(own_cache: Path) -> N
     begin = time.monotonic()
     assert process(2).wait(timeout=300) == 0
     whole = time.monotonic() - begin
-    for n in range(3):
+    for n in range(examples(3, few=1)):
         victim = process(3)
         time.sleep(whole * moments.uniform(0.3, 1.0))
         victim.send_signal(signal.SIGKILL)
@@ -112,7 +112,7 @@ def test_a_process_killed_while_it_compiles_leaves_no_harm(own_cache: Path) -> N
 
 
 def test_hundreds_of_damaged_entries_are_made_again(own_cache: Path) -> None:
-    damage, count = random.Random(11), examples(200, 400)
+    damage, count = random.Random(11), examples(400, few=200)
     check(4)
     for n in range(count):
         cache.disk().put(cache.content_key("filler", str(n)), bytes(damage.randbytes(100)))

@@ -93,6 +93,7 @@ def test_later_processes_run_no_pass_and_compile_no_kernel_whatever_their_hashes
         assert elsewhere(MODEL, PYTHONHASHSEED=seed) == wanted
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [3, pytest.param(8, marks=pytest.mark.exhaustive)])
 def test_processes_at_once_are_all_right_and_leave_one_entry(count: int) -> None:
@@ -309,6 +310,7 @@ def test_a_training_step_takes_over_what_is_donated() -> None:
         np.testing.assert_array_equal(value, answers[1][name])
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",

@@ -56,7 +56,13 @@ def test_the_command_line_has_every_command_that_does_not_stay() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    "words", [w for w in COMMANDS if w[1] not in STAYING], ids=lambda words: " ".join(words[1:3])
+    "words",
+    [
+        pytest.param(w, marks=pytest.mark.exhaustive if w[1] == "report" else ())
+        for w in COMMANDS
+        if w[1] not in STAYING
+    ],
+    ids=lambda words: " ".join(words[1:3]),
 )
 def test_a_command_of_the_readme_works(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -69,7 +75,13 @@ def test_a_command_of_the_readme_works(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [README, SESSION], ids=["README", "session"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(README, id="README"),
+        pytest.param(SESSION, id="session", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_session_works(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
     assert blocks
@@ -89,6 +101,7 @@ assert "numbers right: 1 lines new, 1 gone" in found["svg"]
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_rewrite_of_ones_own_is_seen_in_the_house(tmp_path: Path) -> None:
     """Every step of the page, in a copy of the tree."""

@@ -55,6 +55,7 @@ def threads(count: int) -> explorer.Options:
     return explorer.Options(rammer=Options(threads=count))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("own_cache")
 def test_a_new_process_finds_every_kernel_in_the_cache() -> None:
     cold, warm = compiled_elsewhere(), compiled_elsewhere()

@@ -60,6 +60,7 @@ def fewer_rows(x: Any) -> Any:
     return total
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_a_scan_hands_back_to_its_rows_its_state_and_what_it_reads(rows: int) -> None:
     check(recurrent, some(rows, 3), some(3, 3), some(1, 3))
@@ -97,6 +98,7 @@ def test_a_branch_in_a_loop() -> None:
     check(f, some(5, 3), some(3))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("steps", [3, 40])  # unrolled, and a loop
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_recurrent_layer_by_one_of_its_arguments(steps: int, which: int) -> None:

@@ -67,12 +67,14 @@ def linear(x: Any, w: Any, h: Any) -> Any:
     return explorer.scan(body, h, x)[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("trips", "batch"), [(0, 5), (1, 1), (7, 5)])
 def test_gradients_of_products_in_loops(trips: int, batch: int) -> None:
     check(gated, some(trips, batch, 6), some(2, 6), some(batch, 2))
     check(linear, some(trips, batch, 3), some(3, 3), some(batch, 3), compiled=False)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("trips", [0, 3])
 def test_gradients_of_a_weight_that_is_read_twice_and_of_products_that_are_results(
     trips: int,

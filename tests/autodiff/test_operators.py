@@ -117,7 +117,7 @@ def test_so_is_that_of_a_function_of_positive_numbers(name: str) -> None:
     check(getattr(enp, name), positive(7), compiled=False)
 
 
-@settings(max_examples=examples(8, 25), deadline=None)
+@settings(max_examples=examples(25, few=3), deadline=None)
 @given(
     st.integers(1, 4),
     st.integers(1, 5),
@@ -142,6 +142,7 @@ def test_windows_of_any_stride_padding_and_dilation(
     check(f, x, w, compiled=False)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("stride", "window", "padding"), [(1, 3, 1), (2, 3, 1), (3, 2, 0), (4, 4, 0)]
 )
@@ -197,6 +198,7 @@ RULES = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", RULES)
 def test_rules_of_operators_keep_symbols_and_can_be_differentiated(name: str) -> None:
     """The gradient's gradient too: what a rule writes is differentiated like all else."""

@@ -17,6 +17,7 @@ from tests.autodiff import test_rematerialisation as rematerialisation
 from tests.autodiff.finite import check, total
 from tests.autodiff.random_arrays.kinds import KINDS
 from tests.autodiff.random_arrays.program import NESTED, Plain, Random, drawn, run
+from tests.examples import examples
 
 QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 SEEDS = {"seed": st.integers(0, 2**32), "count": st.integers(1, 12)}
@@ -93,7 +94,7 @@ def test_a_number_behind_a_new_axis_is_of_the_axis_that_it_takes_an_element_of()
         assert a[key].ndim <= 2 * a.ndim
 
 
-@settings(max_examples=40, **QUIET)
+@settings(max_examples=examples(40, few=8), **QUIET)
 @given(**SEEDS)
 def test_gradients_are_those_of_central_differences(seed: int, count: int) -> None:
     agrees_with_differences(seed, count)
@@ -104,7 +105,7 @@ def test_gradients_of_a_flat_argument_beside_a_large_total() -> None:
     agrees_with_differences(6273, 4)
 
 
-@settings(max_examples=40, **QUIET)
+@settings(max_examples=examples(40, few=8), **QUIET)
 @given(**SEEDS)
 def test_gradients_are_those_of_pytorch(seed: int, count: int) -> None:
     agrees_with_torch(seed, count)
@@ -119,7 +120,7 @@ def test_code_gives_them_too(seed: int, count: int) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(7200)
-@settings(max_examples=500, **QUIET)
+@settings(max_examples=examples(500), **QUIET)
 @given(**SEEDS)
 def test_five_hundred_by_central_differences(seed: int, count: int) -> None:
     agrees_with_differences(seed, count)
@@ -127,7 +128,7 @@ def test_five_hundred_by_central_differences(seed: int, count: int) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(7200)
-@settings(max_examples=500, **QUIET)
+@settings(max_examples=examples(500), **QUIET)
 @given(**SEEDS)
 def test_five_hundred_by_pytorch(seed: int, count: int) -> None:
     agrees_with_torch(seed, count)
@@ -135,7 +136,7 @@ def test_five_hundred_by_pytorch(seed: int, count: int) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(7200)
-@settings(max_examples=500, **QUIET)
+@settings(max_examples=examples(500), **QUIET)
 @given(**SEEDS)
 def test_five_hundred_by_code(seed: int, count: int) -> None:
     agrees_with_differences(seed, count, compiled=True)
@@ -143,7 +144,7 @@ def test_five_hundred_by_code(seed: int, count: int) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(7200)
-@settings(max_examples=500, **QUIET)
+@settings(max_examples=examples(500), **QUIET)
 @given(**SEEDS)
 def test_five_hundred_computed_again(seed: int, count: int) -> None:
     agrees_when_computed_again(seed, count)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import explorer
 import explorer.np as enp
 from tests.autodiff.finite import check
+from tests.examples import examples
 
 N = 3
 WEIGHTS = np.random.default_rng(3).normal(size=(N, N))
@@ -95,7 +96,7 @@ def test_gradients_of_a_steep_program() -> None:
     agrees([("scan", ([("scan", (inner, turned))], turned))], 0, compiled=False)
 
 
-@settings(max_examples=6, **QUIET)
+@settings(max_examples=examples(6, few=2), **QUIET)
 @given(lines=statements(1), seed=st.integers(0, 2**32))
 def test_and_compiled(lines: list[Statement], seed: int) -> None:
     agrees(lines, seed, compiled=True)
@@ -103,7 +104,7 @@ def test_and_compiled(lines: list[Statement], seed: int) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(7200)
-@settings(max_examples=500, **QUIET)
+@settings(max_examples=examples(500), **QUIET)
 @given(lines=statements(2), seed=st.integers(0, 2**32))
 def test_gradients_of_five_hundred_random_programs(lines: list[Statement], seed: int) -> None:
     agrees(lines, seed, compiled=False)

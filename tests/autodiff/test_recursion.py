@@ -80,6 +80,7 @@ def test_a_second_derivative_of_a_recursion() -> None:
     assert explorer.grad(lambda x, n: slope(x, n))(np.array(2.0), np.array(5)) == 160.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("k", [0, 1, 2, 5])
 def test_two_calls_in_a_call_and_a_weight_that_all_read(k: int) -> None:
     check(tree, some(WIDE), some(WIDE, WIDE), np.array(k))
@@ -102,12 +103,14 @@ def test_a_tree_that_is_data() -> None:
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("k", [0, 1, 4])
 def test_functions_that_call_each_other(k: int) -> None:
     check(even, some(WIDE), np.array(k))
     check(lambda x, k: odd(x, k) + even(x * 0.5, k), some(WIDE), np.array(k))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("k", [0, 1, 3])
 def test_several_results(k: int) -> None:
     check(lambda x, s, k: both(x, s, k)[0], some(WIDE), some(), np.array(k))
@@ -171,6 +174,7 @@ def recursion(seed: int) -> Any:
     return f
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "seed",
     [pytest.param(n, marks=pytest.mark.exhaustive if n >= QUICK else ()) for n in range(PROGRAMS)],

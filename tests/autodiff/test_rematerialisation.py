@@ -205,6 +205,7 @@ def test_dropout_is_the_same_when_it_is_computed_again() -> None:
     assert same_bits(compiled(loss, args, Options()), again, args)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("batch", [1, 2, 97])
 def test_a_batch_that_only_the_run_knows(batch: int) -> None:
     weights, _ = given_to(mlp)
@@ -225,6 +226,7 @@ def test_what_is_not_finite_stays_what_it_is(value: float, pair: Any) -> None:
     assert same_bits(plain, again, (weights, x))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("schedule", ["device", "host", "unrolled"])
 def test_the_body_of_a_loop_computes_again(schedule: str) -> None:
     """A batch in parts: each trip has a forward and a backward pass of its own."""
@@ -283,7 +285,7 @@ def check_lines(lines: list[Statement], seed: int) -> None:
 QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=examples(4, 12), **QUIET)
+@settings(max_examples=examples(12, few=2), **QUIET)
 @given(lines=statements(1), seed=st.integers(0, 2**32))
 def test_gradients_of_random_programs_are_the_same(lines: list[Statement], seed: int) -> None:
     check_lines(lines, seed)
@@ -291,7 +293,7 @@ def test_gradients_of_random_programs_are_the_same(lines: list[Statement], seed:
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(7200)
-@settings(max_examples=500, **QUIET)
+@settings(max_examples=examples(500), **QUIET)
 @given(lines=statements(2), seed=st.integers(0, 2**32))
 def test_gradients_of_five_hundred_random_programs_are_the_same(
     lines: list[Statement], seed: int

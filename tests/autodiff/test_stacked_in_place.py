@@ -41,6 +41,7 @@ def recurrent_args(trips: int = 48) -> Any:
     return weights, draw.normal(size=(trips, 5, 19)).astype(np.float32)
 
 
+@pytest.mark.exhaustive
 def test_products_and_their_adjoints_lie_where_the_rows_lay_that_they_were_made_of() -> None:
     """Of three arrays of 62 numbers a row there is one, and the states."""
     args = recurrent_args()
@@ -57,6 +58,7 @@ def test_products_and_their_adjoints_lie_where_the_rows_lay_that_they_were_made_
             np.testing.assert_allclose(value, found[0][name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("schedule", ["device", "host", "eager", "unrolled"])
 def test_rows_lie_in_place_in_every_schedule(schedule: str) -> None:
     args, grinder = recurrent_args(7), GrinderOptions(schedule=schedule)
@@ -159,7 +161,7 @@ class Cell:
         return sum(((enp.sin(y) * y).sum() for y in stacked), (h * h).sum())
 
 
-@settings(max_examples=examples(6, 60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60, few=2), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.builds(Cell, KINDS, KINDS, st.booleans()),
     st.sampled_from([(1, 3), (2, 1, 1), (5, 3, 4), (9, 20, 17), (3, 2, 32)]),

@@ -22,6 +22,7 @@ from explorer.ir.tile_programs.statements import For, Map, Panels, Reduce
 from explorer.roller.policy import candidates
 from explorer.tile.covered import Numbers, Store, Unknown, boxes_of, stores, unwritten
 from tests.codegen.cases import CASES, ENV, Case
+from tests.examples import examples
 from tests.roller.test_policy import DEVICE
 from tests.tile.programs import HERE
 
@@ -88,6 +89,7 @@ def is_small(case: Case) -> bool:
 WALKED = [c for c in SMALL if is_small(c)]
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("case", SMALL, ids=lambda c: str(c.kernel.name))
 def test_built_in_tiles_write_everything(case: Case) -> None:
     for number in range(3):
@@ -147,7 +149,7 @@ def mutated(program: TileProgram, kind: int) -> TileProgram:
     return replace(program, body=program.body[:-1])
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=examples(120, few=40), deadline=None, derandomize=True)
 @given(st.sampled_from(range(len(WALKED))), st.integers(0, 3), st.integers(-1, 6))
 def test_what_is_told_is_what_walking_every_task_finds(case: int, number: int, kind: int) -> None:
     program = lowered(WALKED[case], number)

@@ -52,6 +52,7 @@ def exact(a: np.ndarray, b: np.ndarray, za: Any, zb: Any) -> np.ndarray:
 KINDS = [(a, b) for a in CODES for b in CODES]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("left", "right"), KINDS)
 @pytest.mark.parametrize("constant", [True, False], ids=["weights", "two inputs"])
 def test_matrix_products_are_exact(left: str, right: str, constant: bool, tmp_path: Path) -> None:
@@ -115,6 +116,7 @@ CONVOLUTIONS: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
 )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: str(c))
 @pytest.mark.parametrize("right", CODES)
 def test_convolutions_equal_those_of_onnxruntime(

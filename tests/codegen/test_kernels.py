@@ -23,6 +23,7 @@ def test_generated_code_equals_the_reference(case: Case) -> None:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rest", [23, 24, 100, 1000])
 def test_an_extent_that_symbols_make_smaller_has_all_its_tiles(rest: int) -> None:
     """How many tiles 24 - n has is a quotient of what may be negative: 2 + (-n // 23)."""

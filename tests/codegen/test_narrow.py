@@ -26,6 +26,7 @@ from explorer.ir.kernel import Apply, Compute, Const, Expr, Kernel, Read, Tensor
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ops.reference.evaluate import evaluate_kernel
 from tests.codegen.running import run_kernel
+from tests.examples import examples
 from tests.tile.programs import HERE
 
 random = np.random.default_rng(0)
@@ -99,11 +100,12 @@ def test_every_element_is_read_as_ml_dtypes_reads_it(dtype: str) -> None:
     np.testing.assert_array_equal(found, x.astype(np.float32))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", NARROW)
 def test_any_float32_becomes_what_ml_dtypes_makes_of_it(dtype: str) -> None:
     kernel = cast("float32", dtype, 8)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.lists(st.integers(0, 2**32 - 1), min_size=8, max_size=8))
     def check(values: list[int]) -> None:
         x = np.array(values, np.uint32).view(np.float32)
@@ -178,6 +180,7 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(one, len(one)), np.tile(one, len(one))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_whole_numbers_wrap_in_every_width(dtype: str) -> None:
     a, b = pairs(dtype)
@@ -215,6 +218,7 @@ def check_integers(expr: Apply, dtype: str, a: np.ndarray, b: np.ndarray) -> Non
     )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("source", [*INTEGERS, *SMALL_INTEGERS, "bool"])
 def test_whole_numbers_become_any_dtype(source: str) -> None:
     low, high = integer_limits(source)

@@ -75,6 +75,7 @@ def scratch_of(kernel: Kernel, tiling: Tiling) -> dict[str, int]:
     return {b.name: b.size for b in buffers if b.kind == "scratch" and "panels" in b.name}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("block", [9, 64])
 @pytest.mark.parametrize("filters, sizes", CASES)
 def test_a_block_of_the_depth_is_packed_at_a_time(

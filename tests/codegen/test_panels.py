@@ -144,6 +144,7 @@ def filters_gradient(inputs: int, outputs: int, side: int) -> explorer.Compilati
     return explorer.compile(explorer.trace(lambda x, w, g: loss(w, x, g))(x, w, g))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("inputs", "outputs", "side"), [(64, 64, 2), (67, 33, 3), (128, 48, 1), (40, 96, 5)]
 )

@@ -113,9 +113,7 @@ def agree(got: np.ndarray, want: np.ndarray, tolerance: float) -> None:
     np.testing.assert_allclose(got, want, atol=4 * tolerance * scale, rtol=1e-5)
 
 
-@settings(
-    max_examples=examples(50, 150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(linears(), convolutions(), others()))
 def test_random_tile_programs_mean_what_their_kernels_mean(case: Case) -> None:
     values = arrays(case)
@@ -132,7 +130,7 @@ def test_random_tile_programs_mean_what_their_kernels_mean(case: Case) -> None:
 
 
 @settings(
-    max_examples=examples(10, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(25, few=10), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(st.one_of(linears(), convolutions(), others()))
 def test_random_kernels_run_as_machine_code(case: Case) -> None:

@@ -104,6 +104,7 @@ def compiled(n: int) -> explorer.Compilation:
     return explorer.compile(scaled(x=explorer.tensor("float32", 40 + n)))
 
 
+@pytest.mark.exhaustive
 def test_many_compilations_keep_no_more_code_than_the_last_of_them() -> None:
     before = now()[0]
     last = compiled(0)

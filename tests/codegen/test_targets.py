@@ -22,6 +22,7 @@ MODEL = Path(__file__).parent.parent / "data" / "tiny_mobilenetv2.onnx"
 REGISTERS = {"cpu-sse": "xmm", "cpu-avx2": "ymm", "cpu-avx512": "zmm"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.exhaustive if n == "cpu-avx2" else ()) for n in CPUS],

@@ -88,6 +88,7 @@ def test_numbers_are_loaded_converted_and_stored_as_numba_does(kind: str) -> Non
     same(source_of(*lines), values[4:])
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize(
     ("kind", "op"), tuple(product(WIDTHS, ("+", "-", "*", "<", "==", "&", "^")))
 )
@@ -107,6 +108,7 @@ def test_the_least_whole_number_is_itself_as_numba_says() -> None:
     same(source_of(*lines), np.array([-(2**63), 2**63 - 1], np.int64))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("op", ["+", "-", "*", "/", "<", "<=", "==", "!=", ">", ">="])
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 def test_floats_with_nan_and_infinity_are_computed_as_numba_does(kind: str, op: str) -> None:

@@ -225,6 +225,7 @@ def called(times: int) -> tuple[str, Any]:
     return copied.inspect_llvm(), copied
 
 
+@pytest.mark.exhaustive
 def test_a_nest_that_is_called_often_is_written_a_few_times() -> None:
     """Each call as code of its own makes a kernel of a thousand rows so long that LLVM, whose time
     grows faster than the code, took most of a minute.

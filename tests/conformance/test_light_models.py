@@ -22,7 +22,7 @@ SIZES = [{"batch": b, "seq": s} for b in (1, 3, 8) for s in (2, 17, 64)]
 LIGHT = [
     pytest.param("squeezenet"),
     pytest.param("shufflenet", marks=pytest.mark.exhaustive),  # its kernels: test_reference.py
-    pytest.param("resnet50"),
+    pytest.param("resnet50", marks=pytest.mark.exhaustive),  # tiny_resnet18's operators
     pytest.param("inception_v1", marks=pytest.mark.exhaustive),  # AlexNet's, SqueezeNet's Concat
     pytest.param("inception_v2", marks=pytest.mark.exhaustive),  # the operators of version 1
     pytest.param("densenet121", marks=pytest.mark.exhaustive),  # ResNet's, SqueezeNet's Concat
@@ -42,6 +42,7 @@ def test_a_light_model_answers_like_onnxruntime(name: str, tmp_path: Path) -> No
     agree(compiled.run(feeds), Oracle(path)(feeds))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", TINY)
 def test_a_tiny_model_answers_like_onnxruntime_for_all_sizes(name: str) -> None:
     path = DATA / f"{name}.onnx"

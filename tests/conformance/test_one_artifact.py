@@ -26,6 +26,7 @@ def pairs(seed: int) -> list[tuple[int, int]]:
     return [*CORNERS, *ODD, *zip(batches.tolist(), lengths.tolist())]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a5_01_one_artifact_serves_every_batch_and_length(name: str) -> None:

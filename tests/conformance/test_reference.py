@@ -18,6 +18,7 @@ SYMBOLIC = ("tiny_bert", "tiny_gpt2", "tiny_llama")
 SIZES = [{"batch": b, "seq": s} for b in (1, 3, 8) for s in (2, 17, 64)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", TINY)
 def test_a_tiny_model_answers_like_onnxruntime_at_every_stage(name: str) -> None:
     path = DATA / f"{name}.onnx"
@@ -60,6 +61,7 @@ DEEP = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DEEP)
 def test_a_deep_salted_model_answers_like_onnxruntime_at_every_stage(

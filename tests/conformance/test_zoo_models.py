@@ -29,6 +29,7 @@ EXHAUSTIVE = {  # their reduced forms are held every time
     "nerf",
     "vit",
 }
+HEAVY = {"small_nasnet", "small_restormer", "small_bsrn"}  # the longest to compile
 LONG = [  # many steps; a race compares our answers
     "deepspeech2",
     pytest.param("lstm_tc", marks=pytest.mark.exhaustive),
@@ -44,7 +45,10 @@ def oracle(name: str, tmp_path: Path) -> Oracle:
     return Oracle(path)
 
 
-@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.exhaustive if n in HEAVY else ()) for n in REDUCED],
+)
 def test_a_reduced_model_answers_like_numpy_and_onnxruntime(name: str, oracle: Oracle) -> None:
     compiled = explorer.compile(zoo.load(name))
     assert compiled.program.library_calls == ()

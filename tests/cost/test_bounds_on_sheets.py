@@ -85,6 +85,7 @@ def twice_as_fast(sheet: Device) -> Device:
     )  # fmt: skip
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", device_names())
 @pytest.mark.parametrize("kernel", [matmul(50, 128, 1000), relu(1000, 3)], ids=lambda k: k.name)
 def test_twice_as_fast_takes_half_as_long(kernel: Kernel, name: str) -> None:

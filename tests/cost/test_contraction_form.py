@@ -26,6 +26,7 @@ from explorer.tile.interpret import Env, Interpreter
 from explorer.tile.lowering.lower import tensor_contraction
 from explorer.tile.rewrites import steps
 from tests.codegen.cases import BATCH, ENV, Case, attention, conv, linear, specs
+from tests.examples import examples
 from tests.tile.programs import with_lanes
 
 DEVICE = with_lanes(8)
@@ -218,14 +219,14 @@ def in_all_tasks(program: TileProgram, sizes: Sizes) -> tuple[int, int, int]:
 
 
 @given(tiled(st.one_of(products(), convolutions(), linears())))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_the_model_takes_a_contraction_to_have_the_form_that_it_gets(case: Case) -> None:
     for n in contractions(case.kernel):
         assert contraction_form(case.kernel, n, case.tiling) == made(program_of(case), case, n)
 
 
 @given(tiled(st.one_of(products(), convolutions(), linears(), attentions())))
-@settings(max_examples=25)
+@settings(max_examples=examples(25, few=8))
 def test_the_model_counts_the_register_tiles_and_rows_of_the_program(case: Case) -> None:
     program = program_of(case)
     assume(contractions(case.kernel))

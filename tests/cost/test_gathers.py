@@ -41,6 +41,7 @@ def test_a_row_is_read_for_each_place_and_no_table() -> None:
         assert places.size == rows and columns.size == tile.get(store[1].name, 64)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("line_bytes", [1, 32, 64])
 def test_rows_of_a_table_move_as_rows(line_bytes: int) -> None:
     """Each of their elements was a line of its own: BERT's words moved 6.3 MB, not 0.4."""

@@ -22,6 +22,7 @@ PARTS = ("explorer", "widgets", "notebooks", "tests/data", "Makefile", "pyprojec
 LEFT_OUT = ("__pycache__", ".ipynb_checkpoints", "course_log.jsonl")
 
 
+@pytest.mark.exhaustive
 def test_a_teacher_needs_ten_commands_at_most(tmp_path: Path) -> None:
     clone, commands = tmp_path / "ironworks", []
 

@@ -72,6 +72,7 @@ def test_a_teacher_grades_two_submissions_of_a_chapter(
     assert "vjp: not attempted, 0 of 5" in capsys.readouterr().out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=() if n in READ else pytest.mark.exhaustive) for n in EXERCISES],

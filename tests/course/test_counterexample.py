@@ -46,6 +46,7 @@ def loses(program: Program) -> Program:
     return program.with_body(program.main.body[1:])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_smallest_program_is_a_line_or_two(seed: int) -> None:
     found = counterexample(every_power, after=AFTER, seed=seed)

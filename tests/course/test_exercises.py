@@ -48,6 +48,7 @@ def compiled_before() -> None:
         explorer.compile(model, until="planned")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", EXERCISES)
 def test_the_worked_solution_has_every_point_and_the_stub_is_not_attempted(
     name: str, tmp_path: Path
@@ -60,6 +61,7 @@ def test_the_worked_solution_has_every_point_and_the_stub_is_not_attempted(
     assert course.grade(name, stub, SEED).points == 0
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("name", "what"), [(name, what) for name in WRONG for what in WRONG[name]])
 def test_a_wrong_answer_fails_for_its_reason(name: str, what: str, tmp_path: Path) -> None:
     text, why = WRONG[name][what]
@@ -76,6 +78,7 @@ def test_every_exercise_has_three_wrong_answers_hints_and_hidden_checks() -> Non
         assert {c.hidden for c in e.checks} == {False, True}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", [e.name for e in EXERCISES.values() if e.policy_of])
 def test_a_policy_that_passes_is_a_choice_of_the_house(name: str, tmp_path: Path) -> None:
     e = EXERCISES[name]

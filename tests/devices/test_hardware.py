@@ -19,6 +19,7 @@ from explorer.errors import BadOption, IronworksError
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.tuning.settings import apply
+from tests.examples import examples
 
 MODEL = str(Path(__file__).parents[1] / "data" / "tiny_skip.onnx")
 DEVICES = ("cpu", "v100", "a100", "mi50")
@@ -177,7 +178,7 @@ def test_more_bandwidth_is_no_slower_for_a_copy() -> None:
     assert 1.7 < ratio <= 2.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25, few=8), deadline=None)
 @given(st.data())
 def test_any_legal_figures_give_a_plan_or_a_sentence(data: st.DataObject) -> None:
     base = device_of(data.draw(st.sampled_from(DEVICES)))

@@ -51,6 +51,7 @@ def test_other_names_are_no_difference() -> None:
     assert str(found) == "no difference in 3 bindings"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_renamed_program_has_no_difference_after_any_step(model: str) -> None:
     c = explorer.compile(model, until=Stage.PLANNED)

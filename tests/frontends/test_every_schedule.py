@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, seed, settings
 import explorer
 from explorer.grinder import Options as Grinder
 from explorer.rammer import Options as Rammer
+from tests.examples import examples
 from tests.frontends.random_flow import BOUNDS, block, written
 from tests.frontends.test_control_flow import floats
 
@@ -44,7 +45,7 @@ def agrees(folder: Path, lines: list[str]) -> None:
                     np.testing.assert_allclose(value, right, rtol=1e-4, atol=1e-5)
 
 
-@settings(max_examples=3, **QUIET)
+@settings(max_examples=examples(3, few=1), **QUIET)
 @given(lines=block(2, False))
 def test_random_programs_give_the_same_under_every_schedule(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]

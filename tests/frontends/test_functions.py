@@ -128,6 +128,7 @@ def test_a_function_that_calls_itself_is_refused(tmp_path: Path) -> None:
         load(saved(calling(functions, call("F", ["x"], ["y"])), tmp_path))
 
 
+@pytest.mark.exhaustive
 def test_calls_that_multiply_without_end_are_refused(tmp_path: Path) -> None:
     functions = [
         function(

@@ -22,6 +22,7 @@ from explorer.errors import (
 from explorer.frontends.files.onnx_file import read_onnx
 from explorer.frontends.load import load
 from explorer.relax import deduce, legalize
+from tests.examples import examples
 from tests.frontends.models import DATA, model, relu, saved, value
 
 
@@ -48,7 +49,7 @@ def test_a_file_that_is_not_onnx_is_named(content: bytes, tmp_path: Path) -> Non
     refused(tmp_path / "other.onnx", "other.onnx .*is no ONNX file|breaks off")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.floats(0, 0.999))
 def test_a_truncated_file_is_refused_wherever_it_breaks_off(part: float) -> None:
     whole = (DATA / "tiny_skip.onnx").read_bytes()
@@ -59,7 +60,7 @@ def test_a_truncated_file_is_refused_wherever_it_breaks_off(part: float) -> None
         load(path)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.randoms(use_true_random=False), st.sampled_from(["skip", "while", "lstm"]))
 def test_damaged_bytes_give_a_named_error_or_a_model(chance: random.Random, name: str) -> None:
     content = bytearray((DATA / f"tiny_{name}.onnx").read_bytes())
@@ -117,7 +118,7 @@ def _twist(made: onnx.ModelProto, chance: random.Random) -> None:
             dims[chance.randrange(len(dims))].dim_value = chance.choice(ODD)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.randoms(use_true_random=False),
     st.sampled_from(["bert", "gpt2", "lstm", "resnet18", "while"]),

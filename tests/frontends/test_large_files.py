@@ -48,6 +48,7 @@ def own_bytes() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="counts memory as Linux does")
 def test_a_table_of_more_than_two_gigabytes_takes_little_memory(tmp_path: Path) -> None:
     weights = sparse(tmp_path, ROWS * WIDTH * 4)

@@ -332,7 +332,7 @@ def test_what_cannot_be_traced_is_refused_by_name_and_line(run: Callable[..., An
 # Random programs: the text run by Python on NumPy arrays, and compiled.
 
 
-@settings(max_examples=examples(15, 40))
+@settings(max_examples=examples(40, few=15))
 @given(lines=block(2, False))
 def test_random_programs_mean_what_python_means(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]

@@ -49,6 +49,7 @@ def transformer(ids: tensor("int64", "batch", "seq")) -> Any:
     return xp.log_softmax(x @ W["words"].T)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_transformer_serves_every_batch_and_length() -> None:
     compiled = explorer.compile(transformer)

@@ -129,6 +129,7 @@ def test_the_sizes_are_those_of_the_paper() -> None:
     assert {w.name: w.shape for w in flow_of("seq2seq_decoder").weights}["scores.weight"][1] == 3797
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", REDUCED)
 def test_a_reduced_model_answers_like_numpy_at_every_batch(name: str, threads: int) -> None:
@@ -217,6 +218,7 @@ def test_one_seed_gives_one_model() -> None:
     assert first.digest == again.digest != other.digest
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",

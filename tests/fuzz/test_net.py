@@ -23,8 +23,8 @@ from tests.fuzz.saved import load_case
 from tests.fuzz.settings import PLAIN, Setting
 
 # Of the crashes one is a kill, one a full disk.
-TRIES = {"graph": (505, 12), "file": (510, 60), "state": (500, 50), "crash": (500, 2)}
-MORE = {"graph": (517, 25), "file": (570, 120), "state": (550, 100)}
+TRIES = {"graph": (505, 8), "file": (510, 25), "state": (500, 15), "crash": (500, 1)}
+MORE = {"graph": (513, 29), "file": (535, 155), "state": (515, 135), "crash": (501, 1)}
 
 
 @pytest.mark.slow

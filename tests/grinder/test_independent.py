@@ -27,6 +27,7 @@ from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.units.recursion_ways import of_one
 from explorer.runtime.planning.units.side_by_side import Prices, groups_of, shared
+from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of
 from tests.runtime.test_executable import same
 from tests.runtime.test_interleavings import (
@@ -72,7 +73,7 @@ def several(rnd: Random, grinder: Grinder = APART, threads: int = 0) -> tuple[Mo
     return model, model.program(params, write, Decisions(rammer=laid, grinder=grinder))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32))
 def test_units_apart_give_the_same_in_any_order_without_a_race(seed: int) -> None:
     rnd = Random(seed)

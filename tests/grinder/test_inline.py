@@ -19,6 +19,7 @@ from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.reference.verify import verify
+from tests.examples import examples
 from tests.runtime.programs import Model, inputs_of, vector
 from tests.runtime.test_executable import same
 
@@ -63,7 +64,7 @@ def circle(seed: int) -> tuple[Program, int]:
     return model.program((Var("x", VECTOR), Var("k", COUNT)), main), count
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 3))
 def test_one_of_a_circle_stays_where_one_can_and_results_are_the_same(seed: int, k: int) -> None:
     program, count = circle(seed)

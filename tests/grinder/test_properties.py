@@ -75,6 +75,7 @@ from explorer.runtime.executable import Executable
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
 from explorer.runtime.workers.workers import Team
+from tests.examples import examples
 from tests.runtime.control.test_every_schedule import mixed
 from tests.runtime.interleaving import Fault, Modelled, Stepped
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
@@ -84,7 +85,7 @@ from tests.runtime.test_recursion import recursive
 
 VECTOR, COUNT, TRUTH = vector(N), Tensor((), "int64"), Tensor((), "bool")
 SEEDS, POLICY = st.integers(0, 2**32), st.sampled_from(sorted(POLICIES))
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=examples(25), deadline=None)
 
 
 def looped(

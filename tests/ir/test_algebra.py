@@ -28,6 +28,7 @@ sys.exit("sympy" in sys.modules)
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("size", "loads"), [(2, False), ("batch", True)])
 def test_programs_of_numbers_do_not_load_sympy(
     tmp_path: Path, size: int | str, loads: bool

@@ -105,6 +105,7 @@ print(text_of(Kernel("k", (), (), names, "y", frozenset(names))))
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_a_kernel_is_known_again_by_a_process_that_hashes_otherwise(seed: str) -> None:
     texts = [

@@ -15,6 +15,7 @@ from explorer.ir.kernels.column_blocks import Block, blocks_read, split_columns
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction
 from explorer.ops.kernels.loop_nest import evaluate_kernel
+from tests.examples import examples
 
 DEPTH = 5
 
@@ -48,7 +49,7 @@ def arrays_of(kernel: Kernel) -> list[np.ndarray]:
     return [rng.standard_normal(kernel.shape(n)).astype(np.float32) for n in kernel.inputs]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     rows=st.integers(1, 3),
     width=st.integers(2, 5),

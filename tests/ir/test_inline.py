@@ -27,6 +27,7 @@ from explorer.ir.kernels.kernel_size import size_of
 from explorer.ir.kernels.normal import LARGEST, _values, inline, is_cheap, normalise
 from explorer.ir.patterns.contraction import contraction
 from explorer.ops.kernels.loop_nest import evaluate_kernel
+from tests.examples import examples
 
 AXES = (Axis("i", 3), Axis("j", 4))
 SHAPE = (3, 4)
@@ -88,7 +89,7 @@ def kernels(draw):
     return kernel_of(exprs)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(kernels())
 def test_computes_join_as_if_each_were_looked_at_again_and_again(kernel):
     found, wanted = inline(kernel), simply(kernel)

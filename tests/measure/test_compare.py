@@ -25,6 +25,7 @@ def judged(seed: int, first_us: float, second_us: float, seconds: float) -> Comp
     return compare(noisy.work(first_us), noisy.work(second_us), seconds, noisy.clock)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("us", "seconds"), LENGTHS)
 def test_a_function_against_itself_is_not_distinguishable_95_times_in_100(
     us: float, seconds: float
@@ -33,6 +34,7 @@ def test_a_function_against_itself_is_not_distinguishable_95_times_in_100(
     assert verdicts["not distinguishable"] >= 95
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("us", "seconds"), LENGTHS)
 def test_a_planted_slowdown_of_a_tenth_is_found_95_times_in_100(us: float, seconds: float) -> None:
     verdicts = Counter(judged(seed, us, 1.1 * us, seconds).verdict for seed in range(100))
@@ -62,6 +64,7 @@ def test_a_difference_within_one_percent_is_never_called() -> None:
     assert verdict(1.5, 0.99, 2.0) == "not distinguishable"
 
 
+@pytest.mark.exhaustive
 def test_the_interval_of_a_median_is_wide_enough_for_noise_that_lasts() -> None:
     """Taken as independent, a thousand calls would hold the truth 13 times in 100 here."""
     noisy = NoisyMachine(1000)

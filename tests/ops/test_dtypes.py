@@ -77,6 +77,7 @@ def test_a_cast_to_eight_bits_saturates_where_it_is_told(
     check(model_of("Cast", [x], to=to, saturate=0), [x], [plain], tmp_path)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("source", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("mode", ["up", "down", "nearest"])
 @pytest.mark.parametrize("saturate", [0, 1])
@@ -91,6 +92,7 @@ def test_a_cast_to_a_scale_rounds_to_powers_of_two(
     check(model, [x], [right], tmp_path)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("target", ["int4", "uint4", "int2", "uint2", "int8", "uint8", "bool"])
 @pytest.mark.parametrize("source", ["float32", "float16", "bfloat16", "float8_e5m2", "float64"])
 def test_a_cast_of_floats_to_whole_numbers_cuts(source: str, target: str, tmp_path: Path) -> None:
@@ -179,6 +181,7 @@ def in_dtype(arrays: Sequence[np.ndarray], dtype: str) -> list[np.ndarray]:
         return [a.astype(numpy_dtype(dtype)) if a.dtype == F else a for a in arrays]
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("at", range(len(OPERATORS)), ids=[o[0] for o in OPERATORS])
 def test_operators_on_narrow_floats_round_once(at: int, dtype: str, tmp_path: Path) -> None:
@@ -208,6 +211,7 @@ def test_half_overflows_where_it_is_stored_and_not_before(tmp_path: Path) -> Non
 # Whole numbers.
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "uint32", "uint64"])
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Div", "Min", "Max", "Mod"])
 def test_arithmetic_on_whole_numbers_of_every_width(op: str, dtype: str, tmp_path: Path) -> None:
@@ -256,6 +260,7 @@ def test_bits_of_whole_numbers(op: str, tmp_path: Path) -> None:
 IMAGE = (random.standard_normal((2, 3, 5)) * 40).astype(F)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
 @pytest.mark.parametrize("form", ["tensor", "axis", "block"])
 def test_quantising_and_back(form: str, dtype: str, tmp_path: Path) -> None:

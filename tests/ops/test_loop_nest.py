@@ -27,6 +27,7 @@ from explorer.ir.kernel import (
 from explorer.ir.shapes.dims import symbol
 from explorer.ops.kernels import loop_nest
 from explorer.ops.reference.evaluate import evaluate_kernel
+from tests.examples import examples
 
 random = np.random.default_rng(0)
 n = symbol("n")
@@ -116,7 +117,7 @@ index = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(index, min_size=2, max_size=2),
     st.lists(index, min_size=1, max_size=1),

@@ -19,6 +19,7 @@ from explorer.relax import deduce, legalize
 from tests.frontends.models import model, saved, value
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("op", ["Sum", "Max", "Min", "Concat"])
 @pytest.mark.parametrize("inputs", [1, 2500])
 def test_five_thousand_operands_are_kernels_of_a_few(op: str, inputs: int, tmp_path: Path) -> None:
@@ -33,6 +34,7 @@ def test_five_thousand_operands_are_kernels_of_a_few(op: str, inputs: int, tmp_p
     assert program_key(program) and hash(program.main)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("op", ["Sum", "Max", "Concat", "Mean"])
 def test_what_many_operands_give_is_right(op: str, tmp_path: Path) -> None:
     shapes = [[3, 1] if n % 7 == 3 and op != "Concat" else [3, 5] for n in range(150)]

@@ -20,6 +20,7 @@ from explorer.ir.program import Program
 from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.run_time.cuts import cut
 from explorer.relax import deduce, legalize
+from tests.examples import examples
 
 SMALL = st.integers(0, 5)
 WIDE = st.integers(-9, 9) | st.sampled_from([-(1 << 63), (1 << 63) - 1, 1 << 31, -(1 << 31)])
@@ -72,7 +73,7 @@ def test_a_cut_is_a_slice_whose_start_is_clipped_into_the_dim(
     assert 0 <= begin <= max(0, n - 1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.tuples(SMALL, SMALL, SMALL), st.data())
 def test_slices_of_any_axes(shape: tuple[int, int, int], data: st.DataObject) -> None:
     axes = data.draw(st.permutations(range(3)).map(lambda p: p[:2]))
@@ -90,7 +91,7 @@ def test_slices_of_any_axes(shape: tuple[int, int, int], data: st.DataObject) ->
     np.testing.assert_array_equal(found, x[tuple(index)])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.tuples(SMALL, SMALL), st.lists(st.integers(-1, 6), min_size=1, max_size=3), st.booleans())
 def test_a_reshape_is_numpys_or_is_refused(
     shape: tuple[int, int], wanted: list[int], zero: bool
@@ -114,7 +115,7 @@ def test_a_reshape_is_numpys_or_is_refused(
     np.testing.assert_array_equal(answer("Reshape", x, wanted, allowzero=int(zero)), right)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.tuples(SMALL, SMALL, SMALL),
     st.lists(st.integers(-3, 2), max_size=3),
@@ -135,7 +136,7 @@ def test_a_sum_along_any_axes_is_numpys(
     np.testing.assert_array_equal(found, np.sum(x, axis=over, keepdims=keep))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 5)),
     st.lists(st.integers(-2, 7), min_size=4, max_size=4),
@@ -151,7 +152,7 @@ def test_pads_of_either_sign_are_numpys(shape: tuple[int, int], pads: list[int],
     np.testing.assert_array_equal(answer("Pad", x, pads, mode=mode), right)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.tuples(SMALL, SMALL), st.lists(SMALL, min_size=3, max_size=3))
 def test_an_expansion_is_numpys_broadcast_or_is_refused(
     shape: tuple[int, int], wanted: list[int]

@@ -93,6 +93,7 @@ def backwards(n: Net) -> tuple[str, ...]:
     return (n.conv(n.join(b, a), 8),)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "make",
     [two, nested, with_an_input, shared, twice, an_output, backwards],

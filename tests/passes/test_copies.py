@@ -18,6 +18,7 @@ from explorer.ir.program import Program
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import ChooseLayout
 from explorer.relax import deduce, legalize
+from tests.examples import examples
 from tests.passes.programs import LIGHT, Shape, keeps_values, kernels, legalized, views, weights
 
 node = helper.make_node
@@ -148,7 +149,7 @@ def chains(draw: st.DrawFn) -> tuple[tuple[int, ...], list[tuple[str, tuple[int,
     return shape, steps
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(chains(), st.sampled_from(["Relu", "Softmax", "ReduceMax"]), st.booleans())
 def test_random_chains_of_copies_keep_every_value(
     chain: tuple[tuple[int, ...], list[tuple[str, tuple[int, ...]]]], last: str, first: bool

@@ -14,6 +14,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis
 from explorer.passes.copies.copy_maps import AffineMap, CopyMap, Origin, ViewMap
 from explorer.passes.copies.index_maps import Index, Ranges
+from tests.examples import examples
 
 EXTENTS = st.sampled_from([1, 1, 1, 2, 3, 4])
 FILLS = st.sampled_from([None, 0.0, -1.0])
@@ -120,7 +121,7 @@ def reads_of(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[dict[str, int], I
     return extents, tuple(index), fill
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(COPIES, st.data())
 def test_what_is_read_behind_a_copy_is_what_the_copy_holds(
     copy: CopyMap, data: st.DataObject
@@ -136,7 +137,7 @@ def test_what_is_read_behind_a_copy_is_what_the_copy_holds(
         assert value(source, at(found.index, point), found.fill) == wanted
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(COPIES)
 def test_what_is_stored_where_a_copy_puts_it_is_what_the_copy_makes(copy: CopyMap) -> None:
     source = np.arange(1.0, 1 + np.prod(copy.source)).reshape(copy.source)

@@ -105,6 +105,7 @@ def loops(c):
     return [b.expr for _, b in c.program.bindings() if isinstance(b.expr, Loop)]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("model", [*COUNTED, *OTHERS], ids=lambda m: m.__name__)
 def test_a_loop_that_counts_gives_what_it_did(model, threads):

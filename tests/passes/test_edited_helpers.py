@@ -17,6 +17,7 @@ from explorer.cache import Memory
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.pipeline import Step, run_steps
+from tests.examples import examples
 from tests.passes.programs import legalized, weights
 
 # Helpers that call each other in any way: each kind has a number that may be edited.
@@ -78,7 +79,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 MEMO: Memory = Memory()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(helpers())
 def test_an_edited_helper_changes_the_result_every_time(
     program: Program, drawn: tuple[list[tuple[str, int, tuple[int, ...]]], int, int]

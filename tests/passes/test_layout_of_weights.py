@@ -32,6 +32,7 @@ def traced(images: tuple[int, ...], weights: tuple[int, ...], learn: bool, **win
     return explorer.trace(used)(*kinds)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("learn", [False, True])
 def test_what_is_multiplied_is_dense_in_channels_and_inputs_stay_as_they_are(learn: bool) -> None:
     model = traced((2, 16, 9, 9), (32, 16, 3, 3), learn, strides=2, padding=1)
@@ -51,7 +52,7 @@ def test_what_is_multiplied_is_dense_in_channels_and_inputs_stay_as_they_are(lea
 
 
 @given(st.data())
-@settings(max_examples=examples(5, 15), deadline=None)
+@settings(max_examples=examples(15, few=2), deadline=None)
 def test_random_windows_equal_the_interpreter(data: st.DataObject) -> None:
     groups = data.draw(st.sampled_from([1, 1, 2, 3]), "groups")
     each, made = (data.draw(st.integers(1, 5), n) for n in ("channels", "made"))

@@ -23,6 +23,7 @@ from explorer.passes.recurrent.loop_parts import SplitLoops
 from explorer.passes.recurrent.loop_parts_policy import Part, weigh_parts
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import Options as Recurrent
+from tests.examples import examples
 from tests.passes.test_row_products import RNG, tensor, typed
 
 WIDTH = 8
@@ -64,6 +65,7 @@ def close(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(value, right, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("steps", [0, 1, 5, "steps"])
 def test_each_layer_has_a_loop_of_its_own(steps: Any) -> None:
     shapes = {**SHAPES, "x": tensor("float32", steps, "batch", WIDTH)}
@@ -156,7 +158,7 @@ def test_many_of_the_drawn_bodies_fall_into_parts() -> None:
     found = []
 
     @given(recipe=recipes())
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=examples(40), deadline=None, derandomize=True)
     def draw(recipe: list[dict[str, Any]]) -> None:
         found.append(len(loops(split(typed(body_of(recipe), **SHAPES)))) > 1)
 
@@ -165,7 +167,7 @@ def test_many_of_the_drawn_bodies_fall_into_parts() -> None:
 
 
 @given(recipe=recipes())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_body_computes_what_it_did(recipe: list[dict[str, Any]]) -> None:
     run = body_of(recipe)
     before = typed(run, **SHAPES)
@@ -194,7 +196,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[set[int]], set[int]]:
 
 
 @given(graph=graphs())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_stages_keep_cycles_together_and_the_rest_in_order(graph: Any) -> None:
     needs, heavy = graph
     reach = [set(n) for n in needs]

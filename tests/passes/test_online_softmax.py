@@ -49,6 +49,7 @@ def numbers(shape: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
     return [rng.standard_normal(shape).astype(np.float32) for _ in range(3)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_blocks_give_the_same_values(size: int, causal: bool) -> None:
@@ -88,6 +89,7 @@ def test_blocks_of_float64_are_computed_in_float64() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tile", [{"oi": 16}, {"ob": 1, "oh": 1, "oi": 7}, {"oh": 1}])
 @pytest.mark.parametrize("constants", [{"k"}, {"v"}, {"k", "v"}])
 def test_weights_that_are_read_a_block_at_a_time_are_packed_a_block_at_a_time(

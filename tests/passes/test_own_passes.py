@@ -303,6 +303,7 @@ BAD: tuple[tuple[Callable[[Program], object], str], ...] = (
 )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("bad", "words"), BAD, ids=[b.__name__ for b, _ in BAD])
 def test_a_bad_pass_ends_in_one_sentence_and_harms_nothing(
     model: Model, bad: Callable[[Program], object], words: str
@@ -386,6 +387,7 @@ BAD_TILES: dict[str, Callable[[Tiling], object]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("change", BAD_TILES.values(), ids=BAD_TILES)
 def test_tiles_that_cannot_be_are_refused(model: Model, change: Callable[[Tiling], object]) -> None:
     with pytest.raises(BadPass, match=r"the pass 'tile' gave a program that cannot be compiled: "):

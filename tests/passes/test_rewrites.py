@@ -46,6 +46,7 @@ STEPS = (
 )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_pass_keeps_every_value_of_small_models(name: str) -> None:
     program = load(str(DATA / f"{name}.onnx")).program

@@ -24,6 +24,7 @@ from explorer.passes.convolution.winograd import Options as ConvolutionOptions
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
 from tests.codegen.running import run_kernel
+from tests.examples import examples
 from tests.passes.convolutions import direct, values_of, with_filters
 from tests.passes.test_winograd import gap
 
@@ -92,7 +93,7 @@ def made(kernel: Kernel, way: Algorithm) -> Kernel:
 
 
 @given(kernels(), WAYS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_size_has_the_values_of_the_direct_sum(kernel: Kernel, way: Algorithm) -> None:
     values = values_of(kernel, {})
     got = direct(made(kernel, way), with_filters(kernel, way, values), {})
@@ -132,6 +133,7 @@ def interpreted(kernel: Kernel, way: Algorithm, tiling: Tiling) -> None:
     assert np.abs(want - run.arrays["y"].reshape(want.shape)).max() <= 2e-5
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("way", ["row3", "row4"])
 @pytest.mark.parametrize("cut", [(), (("n", 1),), (("n", 1), ("h", 2)), (("w", 3),)])
 @pytest.mark.parametrize(
@@ -164,6 +166,7 @@ WINDOWS: tuple[tuple[tuple[int, int], dict[str, object]], ...] = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("way", "window", "more"),
     [

@@ -55,6 +55,7 @@ def rnn(x: Any, h: Any) -> Any:
     return explorer.scan(step, h, x)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("steps", [0, 1, 5, "steps"])
 @pytest.mark.parametrize("batch", [1, 3, "batch"])
 def test_the_inputs_of_a_scan_are_projected_before_it(steps: Any, batch: Any) -> None:

@@ -31,6 +31,7 @@ from explorer.passes.recurrent.product_groups import product_groups
 from explorer.passes.recurrent.product_policy import weigh
 from explorer.passes.recurrent.shared_products import Options, ShareProducts
 from explorer.relax import legalize
+from tests.examples import examples
 from tests.passes.programs import keeps_values, kernels
 from tests.passes.recurrent import BATCH, Net, lstm
 from tests.tile.programs import HERE
@@ -179,7 +180,7 @@ def dataflows(draw: st.DrawFn) -> list[list[int]]:
 
 
 @given(needs=dataflows(), data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_groups_run_at_once_after_all_that_they_need(needs: Needs, data: st.DataObject) -> None:
     colours = data.draw(st.lists(st.integers(0, 3), min_size=len(needs), max_size=len(needs)))
     reach = [set(n) for n in needs]

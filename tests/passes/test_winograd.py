@@ -105,6 +105,7 @@ def test_every_tile_stays_in_its_buffers(shape: Shape, by: Algorithm, data: st.D
     assert gap(want, run.arrays["y"].reshape(want.shape)) < 1e-5
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("by", [W2, W4])
 @pytest.mark.parametrize(
     "shape",

@@ -56,6 +56,7 @@ def pairs() -> Iterator[tuple[str, float]]:
     return ((figure, times) for figure in FIGURES for times in (0.5, 2.0))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize(
     "model", [pytest.param(m, marks=[] if m in QUICK else pytest.mark.exhaustive) for m in MODELS]
@@ -85,6 +86,7 @@ def test_a_program_compiled_anew_is_not_planned_worse_on_a_better_device(
         assert better <= (1 + ANEW_WORSE) * worse, (figure, times, us, other)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("model", "gpu"), [("zoo:tiny_bert", "a100"), ("zoo:tiny_resnet18", "v100")]
 )
@@ -102,6 +104,7 @@ def test_the_wall_decides_how_many_blocks_are_resident(
     assert whole == pytest.approx(min(each)) and whole <= each[0]
 
 
+@pytest.mark.exhaustive
 def test_half_of_the_bandwidth_does_not_help_squeezenet() -> None:
     """It did: by tiles that filled the last wave, which another balance of the V100 met."""
     c = compiled("zoo:squeezenet", "v100")
@@ -110,6 +113,7 @@ def test_half_of_the_bandwidth_does_not_help_squeezenet() -> None:
     assert us <= 150
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", ["zoo:tiny_bert", "zoo:tiny_vit"])
 def test_more_cores_take_no_longer(model: str) -> None:
     """Tiles were cut finer until each core had a task, however much each then read again: 64 cores

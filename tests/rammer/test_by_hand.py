@@ -10,6 +10,7 @@ from explorer.ir.decisions.candidate import Refusal
 from explorer.rammer import Facts, Options, Placement, ROperator, Share, VDevice, schedule
 from explorer.rammer.moved_by_hand import Broken, ByHand, Move, moved
 from explorer.rammer.policy import POLICIES
+from tests.examples import examples
 from tests.rammer.walls import facts, replay
 
 
@@ -119,7 +120,7 @@ def cyclic(f, placed, move):
     return not nx.is_directed_acyclic_graph(graph)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(facts(units=st.integers(1, 4), most=8), st.data())
 def test_a_move_is_legal_exactly_where_no_unit_waits_for_ever(f, data):
     placed = POLICIES["critical-path"](f)

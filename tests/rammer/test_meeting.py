@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from explorer.ir.decisions.rprogram import Wait
 from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule
+from tests.examples import examples
 from tests.rammer.walls import answers, kernel_of, rich_facts, run_in_some_order
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(rich_facts(), st.sampled_from(sorted(POLICIES)), st.integers(1, 5), st.integers(0, 99))
 def test_no_operator_waits_for_more_units_than_it_may(found, policy, most, seed):  # type: ignore[no-untyped-def]
     plain = schedule(found, Options(policy=policy))

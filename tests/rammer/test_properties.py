@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from explorer.ir.decisions.rprogram import Run, Wait
 from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule
 from explorer.rammer.policies.topological_levels import waves
+from tests.examples import examples
 from tests.rammer.walls import answers, facts, kernel_of, rich_facts, run_in_some_order
 
 POLICY = st.sampled_from(sorted(POLICIES))
-FEW = settings(max_examples=60)
+FEW = settings(max_examples=examples(60))
 
 
 def laid(found, policy, brick_tasks=0):
@@ -107,7 +108,7 @@ def test_property_6_steps_that_are_awaited_rise_and_are_reached(found, policy):
                     last[row.unit] = row.step
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(rich_facts(), POLICY, st.integers(0, 1 << 30))
 def test_property_6_no_interleaving_deadlocks_or_changes_a_number(found, policy, seed):
     made = laid(found, policy, brick_tasks=seed % 3)

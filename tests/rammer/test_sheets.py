@@ -19,6 +19,7 @@ from explorer.rammer.walls.wall_statistics import account
 from explorer.roller.blocks.grids import grids
 from explorer.tuning.races.side_by_side import side_by_side
 from explorer.welder import Options as WelderOptions
+from tests.examples import examples
 from tests.rammer.walls import facts as random_facts
 from tests.roller.operators import matmul
 from tests.tuning.models import mlp
@@ -257,7 +258,7 @@ def test_units_without_end_take_the_longest_way(run):
         assert schedule(facts, Options(policy=policy)).wall.total_us == pytest.approx(max(way))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.one_of(st.integers(1, 200), st.sampled_from([320, 1216, MOST_UNITS])), ANY_POLICY)
 def test_any_number_of_units_has_a_wall(units, policy):
     operators = (

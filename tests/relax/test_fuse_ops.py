@@ -340,9 +340,7 @@ def test_fusing_is_off_by_default_and_takes_the_place_of_welding() -> None:
 # Random graphs.
 
 
-@settings(
-    max_examples=examples(60, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs(), st.sampled_from([1, 2, 3, 5]))
 def test_a5_08_fusion_preserves_values(program: Program, extent: int) -> None:
     after, found = fused(program)
@@ -363,7 +361,9 @@ def test_a5_08_fusion_preserves_values(program: Program, extent: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(6, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(15, few=6), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(programs(most=6), st.sampled_from([1, 2, 5]))
 def test_a5_08_fused_kernels_run_as_machine_code(program: Program, extent: int) -> None:
     x, r = numbers(extent, extent), numbers(extent)

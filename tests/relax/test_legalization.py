@@ -37,6 +37,7 @@ def kernels(path: Path) -> Program:
     return program
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", CNNS)
 def test_a_light_model_becomes_kernels_without_a_library_call(name: str) -> None:
     program = kernels(LIGHT / f"light_{name}.onnx")

@@ -14,6 +14,7 @@ from explorer.relax.memory import storages
 from explorer.relax.memory.plan import Buffers
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
+from tests.examples import examples
 from tests.relax.poisoned import poisoned
 from tests.relax.random_programs import programs, put
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
@@ -38,7 +39,10 @@ STORAGES = st.builds(
     ),
 )
 QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-RANDOM, MANY = settings(max_examples=50, **QUIET), settings(max_examples=500, **QUIET)
+RANDOM, MANY = (
+    settings(max_examples=examples(50, few=8), **QUIET),
+    settings(max_examples=examples(500), **QUIET),
+)
 POLICY = pytest.mark.parametrize("policy", ["arena", "storages"])
 
 

@@ -27,6 +27,7 @@ from explorer.options import Options
 from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.pipeline.validate import difference
 from explorer.relax.options import Options as RelaxOptions
+from tests.examples import examples
 from tests.relax.random_operators import inputs_of, programs
 
 DEVICE = Device(
@@ -84,7 +85,7 @@ ANY = (programs(), SIZES, SIZES, st.integers(0, 99), st.sampled_from([STEPS, OTH
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=40, **QUIET)
+@settings(max_examples=examples(40, few=10), **QUIET)
 @given(*ANY)
 def test_a5_04_every_stage_has_the_annotated_shapes_and_the_same_values(
     program: Program, one: dict[str, int], other: dict[str, int], seed: int, steps: list[Step]
@@ -93,7 +94,7 @@ def test_a5_04_every_stage_has_the_annotated_shapes_and_the_same_values(
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=1000, **QUIET)
+@settings(max_examples=examples(1000), **QUIET)
 @given(*ANY)
 def test_a5_04_every_stage_of_a_thousand_programs_has_the_same_values(
     program: Program, one: dict[str, int], other: dict[str, int], seed: int, steps: list[Step]

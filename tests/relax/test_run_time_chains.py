@@ -25,7 +25,7 @@ def loaded(chain: Chain, folder: str) -> tuple[onnx.ModelProto, explorer.Model]:
     return model, explorer.load(path, {"n0": (0, None)})
 
 
-@settings(max_examples=examples(20, 60), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=SLOW)
 @given(chains())
 def test_every_stage_means_the_same(chain: Chain) -> None:
     with TemporaryDirectory() as folder:
@@ -38,7 +38,7 @@ def test_every_stage_means_the_same(chain: Chain) -> None:
                 agree(np.asarray(mine), right, 1e-5, step.name)
 
 
-@settings(max_examples=examples(5, 12), deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(12, few=5), deadline=None, suppress_health_check=SLOW)
 @given(chains())
 def test_compiled_programs_mean_the_same(chain: Chain) -> None:
     with TemporaryDirectory() as folder:

@@ -71,6 +71,7 @@ def product(m: int, k: int, n: int) -> Model:
     return program(x=explorer.tensor("float32", k, m), y=explorer.tensor("float32", k, n))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("gpu", ["a100", "h100"])
 @pytest.mark.parametrize("sizes", SUMS)
 def test_long_products_are_summed_by_many_thread_blocks(
@@ -92,6 +93,7 @@ def test_products_that_fill_a_gpu_or_end_soon_stay_whole(sizes: tuple[int, int, 
     assert not any(b.name.endswith("_parts") for b in c.program.kernel_calls)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("m", "k"), [(1, 8192), (3, 24_000)])
 def test_parts_of_thread_blocks_mean_the_same(m: int, k: int) -> None:
     c = explorer.compile(product(m, k, 5), target="cuda-sim")

@@ -24,6 +24,7 @@ from explorer.relax.memory.plan import Options, aligned
 from explorer.relax.memory.storages import Allocation, Step, plan_storages
 from explorer.runtime.executable import Executable
 from explorer.runtime.planning.memory_rows import StorageLayout
+from tests.examples import examples
 from tests.relax.poisoned import poisoned
 from tests.relax.random_programs import put
 from tests.relax.storage_programs import DEVICE, model, names
@@ -184,7 +185,7 @@ def test_without_sharing_every_value_has_a_storage():
 DIMS = st.sampled_from([1, 2, 5, N, M, 2 * N, N + 1, N * M])
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.tuples(DIMS, DIMS), min_size=1, max_size=12),
     st.sampled_from([FREE, BOUNDED]),

@@ -24,6 +24,7 @@ from explorer.relax import Options as RelaxOptions
 from explorer.relax.memory.workspace import LiftWorkspaces, Workspace
 from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.welder import Options as WelderOptions
+from tests.examples import examples
 from tests.relax.kernel_programs import Body, model, n, tensor
 from tests.relax.random_kernels import programs
 
@@ -108,7 +109,7 @@ def test_one_chunk_is_no_split() -> None:
         SplitReduction(1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 6), st.integers(1, 24), st.integers(1, 6), st.integers(2, 5))
 def test_splitting_keeps_values(m: int, k: int, columns: int, chunks: int) -> None:
     before = product(m, k, columns)
@@ -191,7 +192,7 @@ def test_a_split_that_is_not_lifted_runs_too() -> None:
     np.testing.assert_allclose(got, a @ b, atol=1e-4)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs(), st.sampled_from([1, 2, 3, 5]))
 def test_a5_13_lifting_all_that_can_be_lifted_keeps_values(program: Program, extent: int) -> None:
     fused = FuseOps()(program)

@@ -28,6 +28,7 @@ from explorer.roller.policy import candidates
 from tests.roller.test_blocks_by_hand import BLOCK, product
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("model", "target"),
     [

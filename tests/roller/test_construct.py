@@ -31,6 +31,7 @@ from explorer.roller.construct.shrink import shrunk
 from explorer.roller.constructed import constructed
 from explorer.roller.named_policies import POLICIES
 from tests.codegen.cases import CASES, ENV, Case, linear
+from tests.examples import examples
 from tests.roller.operators import KERNELS, conv, matmul, pooling, reduction, relu, transposed
 from tests.roller.test_policy import DEVICE, SIZES
 
@@ -46,6 +47,7 @@ EVERY = [  # of a second GPU, whose sheet is of the first one's kind, one kernel
 ]
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize(("where", "kernel"), EVERY)
 def test_every_operator_is_constructed_for_every_device(kernel: Kernel, where: object) -> None:
     found = construct(kernel, where)  # type: ignore[arg-type]
@@ -186,7 +188,7 @@ SMALL = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SMALL, st.sampled_from(device_names()), st.integers(1, 4))
 def test_every_small_operator_has_a_tile_on_every_sheet(kernel: Kernel, name: str, k: int) -> None:
     sheet = device(name)

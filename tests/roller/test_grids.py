@@ -44,6 +44,7 @@ def every(whole_sums, monkeypatch):
     monkeypatch.setattr(_Blocks, "_chosen", all_of)
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("name", ["v100", "mi50", "ipu"])
 @pytest.mark.parametrize("kernel", KERNELS[:3] + KERNELS[8:], ids=lambda k: k.name)
 def test_every_kernel_has_grids_that_fit_every_sheet(kernel, name):
@@ -185,6 +186,7 @@ def test_neighbours_fill_the_last_wave(kernel, whole_sums, monkeypatch):
         assert now <= before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("c", [linear(96, 24, 33, "relu", {}), softmax(7, 33, {})])
 def test_blocks_of_neighbours_are_right(c):
     k = normalise(c.kernel)

@@ -34,6 +34,7 @@ def best(k: Kernel, gpu: Device) -> ThreadBlocks:
     return pair_of(grids(k, gpu), gpu).fastest
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_large_products_are_made_on_matrix_units(gpu: str, dtype: str) -> None:
@@ -44,6 +45,7 @@ def test_large_products_are_made_on_matrix_units(gpu: str, dtype: str) -> None:
     assert found.whole_us(sheet) < 0.3 * plain.whole_us(sheet)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("gpu", GPUS)
 def test_no_product_is_faster_than_the_units_are(gpu: str) -> None:
     sheet = device(gpu)
@@ -52,6 +54,7 @@ def test_no_product_is_faster_than_the_units_are(gpu: str) -> None:
         assert 2 * m * n * k / us / 1e3 < sheet.matrix_gflops
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("shape", [(1, 1000, 4096), (16, 1024, 1024), (64, 48, 80), (2048, 8, 64)])
 def test_matrix_units_make_nothing_slower(gpu: str, shape: tuple[int, int, int]) -> None:
@@ -77,6 +80,7 @@ def test_tiles_are_whole_pieces() -> None:
             assert prod(register.values()) <= sheet.thread_registers
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("gpu", GPUS)
 def test_pieces_lie_along_what_is_dense_in_memory_where_that_is_faster(gpu: str) -> None:
     """Images with channels first: 32 of them waste nothing, 56 pixels of a row lie together."""

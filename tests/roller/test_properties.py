@@ -30,6 +30,7 @@ from explorer.roller.construct.shrink import shrunk
 from explorer.roller.construct.steps import Construction
 from explorer.roller.constructed import constructed
 from tests.codegen.running import run_kernel
+from tests.examples import examples
 from tests.roller.operators import KERNELS, conv, depthwise, matmul, reduction, relu
 from tests.roller.test_policy import DEVICE
 
@@ -61,6 +62,7 @@ def programs(name: str) -> list[tuple[Construction, TiledProgram]]:
     return found
 
 
+@pytest.mark.few(2)
 @on_every_device
 def test_property_1_tiles_of_a_level_are_multiples_of_the_nearer_ones(name: str) -> None:
     for c, p in programs(name):
@@ -114,6 +116,7 @@ def test_property_5_no_room_is_overrun_padding_included(name: str) -> None:
         assert len(p.tile(0).padding) in (0, len(c.expression.inputs))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("score", ["paper", "artifact"])
 @on_every_device
 def test_property_6_the_axis_taken_has_the_best_score_of_those_left(name: str, score: str) -> None:
@@ -245,6 +248,7 @@ ODD = (
 )  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kernel", ODD, ids=lambda k: k.name)
 def test_property_14_generated_code_is_right_for_sizes_that_no_tile_divides(kernel: Kernel) -> None:
     kernel = normalise(kernel)
@@ -278,7 +282,7 @@ def test_waves_count_every_copy_once(grid: int, units: int, beside: int) -> None
     assert 0 < waves.last <= waves.places and 0 < waves.efficiency <= 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 300), st.sampled_from(GPUS))
 def test_any_product_has_tiles_that_fit_or_none(m: int, n: int, k: int, name: str) -> None:
     found = construct(matmul(m, n, k), machine(name), SIZES, Growth(top_k=3))

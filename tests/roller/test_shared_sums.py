@@ -36,6 +36,7 @@ def test_one_row_takes_little_more_than_its_weights_take_from_memory(gpu: str) -
     assert found.block is not None and prod(n for _, n in found.block.parts) > 1
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shared_sums_are_faster_than_whole_ones(

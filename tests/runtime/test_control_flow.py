@@ -16,6 +16,7 @@ from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import Options
 from explorer.runtime.executable import Executable
+from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
 
@@ -195,7 +196,7 @@ def test_the_way_that_is_not_taken_writes_nothing(level):
     assert not executable.measured_wall({"p": np.array(False), "x": np.arange(N)}).bricks
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 5), st.sampled_from(LEVELS), st.integers(1, 3), st.integers(0, 20))
 def test_a_branch_in_a_loop_goes_either_way_from_trip_to_trip(trips, level, threads, seed):
     model = Model()

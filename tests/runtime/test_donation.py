@@ -116,6 +116,7 @@ def smoothed(w: Any, g: Any) -> Any:
 FORMS = (read_again, read_before, backwards, shifted, itself, smoothed)
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [2, 7, 1031])
 @pytest.mark.parametrize("units", [1, 2])
@@ -263,6 +264,7 @@ def rows_of_the_table(table: Any, at: Any, rows: Any) -> Any:
     return xp.setitem(table, at, xp.flip(table, 0)[: rows.shape[0]])
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(
     "form", [rows_written, rows_read_before, rows_read_after, rows_of_the_table]
 )

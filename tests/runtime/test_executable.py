@@ -17,6 +17,7 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.rammer import POLICIES, Options
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
+from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 
 SCHEDULES = st.builds(
@@ -80,7 +81,7 @@ DECISIONS = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(straight_programs(DECISIONS), st.integers(0, 99))
 def test_any_schedule_and_plan_gives_what_the_interpreter_gives(case, seed):
     model, program, extent = case
@@ -92,7 +93,7 @@ def place(brick):
     return (brick.unit, brick.program, brick.call, brick.first, brick.last, brick.iteration, origin)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(straight_programs(DECISIONS))
 def test_the_measured_bricks_are_the_planned_bricks(case):
     model, program, extent = case

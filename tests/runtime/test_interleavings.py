@@ -22,6 +22,7 @@ from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.launch import Launch, rows_of
+from tests.examples import examples
 from tests.runtime.interleaving import Fault, Modelled, Stepped
 from tests.runtime.programs import ADDRESSES, DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
@@ -162,7 +163,7 @@ def by_interpreter(executable, inputs, rnd):
     return found, team.rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a6_2_any_order_of_the_units_ends_without_a_race_and_with_the_same_numbers(seed):
     rnd = Random(seed)

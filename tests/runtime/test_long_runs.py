@@ -85,6 +85,7 @@ def given(k: int) -> dict[str, Any]:
     return {"x": ONES, "k": np.array(k)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("schedule", ["device", "unrolled"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ten_million_trips_end(schedule: str, threads: int) -> None:
@@ -92,6 +93,7 @@ def test_ten_million_trips_end(schedule: str, threads: int) -> None:
     np.testing.assert_array_equal(c.run(given(TEN_MILLION))["output"], 2 * ONES)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "model, schedule",
     [

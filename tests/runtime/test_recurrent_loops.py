@@ -24,6 +24,7 @@ from explorer.ir.program import Program
 from explorer.options import Options
 from explorer.passes.recurrent.shared_products import Options as RecurrentOptions
 from explorer.rammer import Options as RammerOptions
+from tests.examples import examples
 from tests.runtime.test_scans import in_one_launch
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -171,14 +172,14 @@ def agree(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(ours, right, 0, 4e-6 * scale)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4, few=2), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_layer_of_any_attributes_is_as_onnxruntime_says(seed: int) -> None:
     is_as_onnxruntime_says(seed)
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_hundred_layers_are_as_onnxruntime_says(seed: int) -> None:
     is_as_onnxruntime_says(seed)
@@ -198,6 +199,7 @@ def is_as_onnxruntime_says(seed: int) -> None:
         in_one_launch(compiled, feeds)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("op", sorted(GATES))
 @pytest.mark.parametrize("target", ["cpu", "cpu-avx2"])
 @pytest.mark.parametrize("threads", [1, 2])
@@ -232,6 +234,7 @@ def loops(compiled: Compilation) -> int:
     return sum(isinstance(b.expr, Loop) for _, b in compiled.program.bindings())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("op", sorted(GATES))
 def test_a_static_layer_is_unrolled_up_to_as_many_steps_as_the_option_says(op: str) -> None:
     x = np.random.default_rng(1).standard_normal((9, 2, 3)).astype(np.float32)
@@ -241,6 +244,7 @@ def test_a_static_layer_is_unrolled_up_to_as_many_steps_as_the_option_says(op: s
     agree(loop.run({"x": x}).values(), unrolled.run({"x": x}).values())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 @pytest.mark.parametrize("op", sorted(GATES))
 def test_other_floats_are_a_loop_too(op: str, dtype: str) -> None:

@@ -164,7 +164,7 @@ def forced(way):
     return patch("explorer.runtime.planning.plan.recursion_way", chosen)
 
 
-@settings(max_examples=examples(20, 60), deadline=None)
+@settings(max_examples=examples(60, few=6), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(WAYS))
 def test_recursions_in_any_order_of_the_units_end_without_a_race_and_with_the_same_numbers(
     seed, way

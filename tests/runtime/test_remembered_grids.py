@@ -15,6 +15,7 @@ from tests.roller.operators import KERNELS, matmul
 from tests.tile.gpu.products import narrow
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("gpu", ["v100", "a100"])
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ class Scan:
         return {n: rng.integers(-9, 9, s).astype(self.kind) for n, s in shapes.items()}
 
 
-@settings(max_examples=examples(12, 40), deadline=None)
+@settings(max_examples=examples(40, few=5), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_scan_of_any_body_axes_and_directions_is_as_onnxruntime_says(seed: int) -> None:
     scan = Scan(seed)

@@ -14,6 +14,7 @@ from explorer.codegen.cpu.object.jit_linker import object_of, optimised
 from explorer.codegen.cpu.object.shelves import Shelves
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.device_program.llvm_words import WordFunction, inlined, module_text, words
+from tests.examples import examples
 from tests.tile.programs import TARGET
 
 SEVEN = 7
@@ -97,7 +98,7 @@ def machine() -> list[tuple[Whole, Callable[..., int]]]:
 
 
 @given(st.integers(-60, 60), st.integers(-60, 60))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_machine_code_does_what_python_does(
     machine: list[tuple[Whole, Callable[..., int]]], a: int, b: int
 ) -> None:

@@ -307,11 +307,13 @@ for thread in threads: thread.join()
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rest", ["", "sys.exit(0)", "import time; time.sleep(0.2)"])
 def test_the_process_ends_by_itself(rest):
     subprocess.run([sys.executable, "-c", SCRIPT + rest], check=True, timeout=60)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_has_workers_of_its_own():
     script = SCRIPT + CHILD + BUSY_CHILD

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import explorer
 import explorer.np as enp
 from explorer import Stage
@@ -28,6 +30,7 @@ def test_each_step_is_left_out_alone_or_says_who_needs_it() -> None:
     assert again == slower and all(x.measured is None for x in found.values())
 
 
+@pytest.mark.exhaustive
 def test_the_clock_is_asked_where_the_plan_is_another_one() -> None:
     c = explorer.compile("zoo:tiny_bert", until=Stage.PLANNED)
     found = LeftOutRows(cost_of(c), tuple(leave_one_out(c, inputs=c.random_inputs())))

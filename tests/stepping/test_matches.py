@@ -31,6 +31,7 @@ def c(request: pytest.FixtureRequest) -> Compilation:
     return compiled(request.param)
 
 
+@pytest.mark.few(1)
 def test_a_step_does_the_same_while_somebody_listens(c: Compilation) -> None:
     assert not is_recorded()
     for snapshot in c.snapshots:
@@ -40,6 +41,7 @@ def test_a_step_does_the_same_while_somebody_listens(c: Compilation) -> None:
         assert not difference(snapshot.after, again)
 
 
+@pytest.mark.few(1)
 def test_every_binding_that_went_or_came_is_in_a_match(c: Compilation) -> None:
     for snapshot in c.snapshots:
         found = matches(c, snapshot.name)

@@ -24,6 +24,7 @@ from explorer.ir.stage import Stage
 from explorer.ir.text.program_text import print_program
 from explorer.stored.read import Unreadable, read
 from explorer.stored.written import Unwritable, written
+from tests.examples import examples
 from tests.relax import random_operators
 from tests.welder import random_graphs
 
@@ -58,7 +59,7 @@ def is_same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-@settings(max_examples=200, **QUIET)
+@settings(max_examples=examples(200), **QUIET)
 @given(VALUES)
 def test_any_value_is_read_as_it_was(value: Any) -> None:
     assert is_same(read(written(value)), value)
@@ -75,13 +76,13 @@ def round_trip(program: Program) -> None:
     assert written(found, known(program)) == data
 
 
-@settings(max_examples=40, **QUIET)
+@settings(max_examples=examples(40), **QUIET)
 @given(random_graphs.programs())
 def test_random_programs_are_read_as_they_were(program: Program) -> None:
     round_trip(program)
 
 
-@settings(max_examples=40, **QUIET)
+@settings(max_examples=examples(40), **QUIET)
 @given(random_operators.programs())
 def test_random_programs_with_symbols_and_control_flow_are_read_as_they_were(
     program: Program,
@@ -145,7 +146,7 @@ def test_nothing_but_the_vocabulary_is_ever_made(kind: str) -> None:
         read(data)
 
 
-@settings(max_examples=200, **QUIET)
+@settings(max_examples=examples(200), **QUIET)
 @given(st.data())
 def test_damaged_bytes_are_unreadable_or_another_value(data: Any) -> None:
     whole = bytearray(written((Tiling((("i", 4),)), N + 1, frozenset("ab"))))

@@ -19,6 +19,7 @@ from explorer.ir.patterns.running import running
 from explorer.ops.reference.evaluate import evaluate_kernel
 from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
+from tests.examples import examples
 
 WRITTEN = ("whole", "in rows", "in residues")
 
@@ -91,7 +92,7 @@ def test_an_exclusive_fold_has_room_for_the_element_that_it_leaves_out(
     check(kernel, length)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.integers(1, 6),
     st.sampled_from(WRITTEN),

@@ -23,6 +23,7 @@ from explorer.tile.hazards import race
 from explorer.tile.rewrites import steps
 from explorer.tile.verify import level_problem, verify
 from tests.codegen.cases import CASES, ENV, Case
+from tests.examples import examples
 from tests.tile.gpu.blocks import V100
 from tests.tile.programs import HERE
 
@@ -133,7 +134,7 @@ def loops(part: tuple[tuple[int, int], tuple[int, int], Affine], is_write: bool,
     return For(Span("a", Affine(), n, n), (inner,), Threads(p))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(parts(), parts())
 def test_the_checker_says_what_counting_says(
     a: tuple[tuple[int, int], tuple[int, int], Affine],

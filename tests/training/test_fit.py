@@ -123,6 +123,7 @@ def with_noise(p: Any, x: Any, y: Any, key: Any) -> Any:
     return loss(p, dropout(x, 0.25, key), y)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("end", [3, 4, 9])
 def test_a_run_goes_on_from_its_file_to_the_bit(tmp_path: Path, end: int) -> None:
     options = {"epochs": 4, "seed": 7, "schedule": Cosine(16), "validate": [(X, Y)]}
@@ -162,6 +163,7 @@ print(repr(found.losses), flush=True)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_is_killed_goes_on_to_the_same_losses(tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     whole = explorer.fit(with_noise, params(), shuffled, Adam(0.05), epochs=40, seed=3)

@@ -25,6 +25,7 @@ def loss(p: Any, x: Any, y: Any) -> Any:
     return cross_entropy(enp.tanh(x @ p["w"]) @ p["v"], y)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("parts", [2, 16, 64])
 def test_a_batch_in_parts_is_the_whole_batch(parts: int) -> None:
     whole = explorer.fit(loss, START, [(X, Y)] * 8, Adam(1e-2), clip_norm=1.0)
@@ -34,6 +35,7 @@ def test_a_batch_in_parts_is_the_whole_batch(parts: int) -> None:
         np.testing.assert_allclose(found.params[name], array, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_program_does_not_grow_with_the_parts_and_its_memory_shrinks() -> None:
     wide = {"w": DRAW.standard_normal((12, 512)).astype(np.float32) / 4}
     wide["v"] = DRAW.standard_normal((512, 4)).astype(np.float32) / 16
@@ -75,6 +77,7 @@ def test_each_part_drops_other_elements() -> None:
     assert len({*one, *two}) == 4
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_few_bits_learn_what_all_bits_learn(precision: str) -> None:
     whole = explorer.fit(loss, START, [(X, Y)] * 150, Adam(2e-2))

@@ -77,6 +77,7 @@ def test_a_perceptron_reads_digits() -> None:
     assert found.epochs[-1].validated["right"] >= 0.97, found.epochs[-1]
 
 
+@pytest.mark.exhaustive
 def test_a_convolutional_network_reads_digits() -> None:
     images, labels = digits()
     draw = np.random.default_rng(2)
@@ -138,6 +139,7 @@ def transformer(draw: np.random.Generator, count: int, width: int) -> Arrays:
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_language_model_learns_a_text() -> None:
     """Two layers; words that follow from the two before them."""
     draw = np.random.default_rng(3)
@@ -161,6 +163,7 @@ def test_a_language_model_learns_a_text() -> None:
     assert np.mean(found.losses[-10:]) < 0.6, np.mean(found.losses[-10:])
 
 
+@pytest.mark.exhaustive
 def test_a_recurrent_network_adds_two_numbers_of_a_sequence() -> None:
     """Hochreiter and Schmidhuber 1997, section 5.4: which two, a second input says."""
     draw, length, width = np.random.default_rng(4), 20, 32
@@ -218,6 +221,7 @@ def test_a_vision_transformer_reads_digits() -> None:
 BERT = Path("tests/data/tiny_bert.onnx")
 
 
+@pytest.mark.exhaustive
 def test_weights_of_a_file_are_trained_and_written_back(tmp_path: Path) -> None:
     """A head on what BERT gives, and BERT itself, learn which of two words comes first."""
     bert = trainable(BERT)

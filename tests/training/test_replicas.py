@@ -41,6 +41,7 @@ def together(count: int, data: Any = WHOLE, **options: Any) -> list[Fitted]:
         return [run.result() for run in runs]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_replicas_are_one_model_with_the_whole_batch(count: int) -> None:
     options: dict[str, Any] = {"scale": LossScale(), "clip_norm": 1.0}
@@ -205,6 +206,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_forms_of_replicas_are_one_model_whatever_a_step_is(kind: str) -> None:
     """Where a step's gradients come out of one loop, or are to take less memory, they are one

@@ -34,6 +34,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[list[float], int, int, int]:
     return losses, passes, kernels, hits
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     losses, passes, kernels, hits = ended(started(tmp_path / "cache"))

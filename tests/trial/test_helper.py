@@ -64,6 +64,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("work", "why"), WRONG, ids=[w.__name__ for w, _ in WRONG])
 def test_it_ends_and_says_why_and_what_it_told_before_is_kept(
     work: Callable[[], None], why: str, monkeypatch: pytest.MonkeyPatch
@@ -97,6 +98,7 @@ def test_long_texts_come_whole_and_prints_go_nowhere(capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.exhaustive
 def test_several_at_once_do_not_wait_for_each_other() -> None:
     found: list[str] = []
 

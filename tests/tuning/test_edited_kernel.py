@@ -61,6 +61,7 @@ def test_what_writes_over_its_inputs_is_told(c: Compilation, source: str) -> Non
     assert said == "it writes over what it reads, x"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("what", "by", "said"),
     [

@@ -108,6 +108,7 @@ def sweep_until(count: int, store: Path) -> int:
     return len(told)
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_dies_costs_its_own_point_and_no_other(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(POLICIES)
@@ -171,6 +172,7 @@ def row_for(job: Job) -> Row:
     return Row(job.key, job.model, job.point.varied, SIMULATED, "here", "card", predicted_us=1.0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("refuses_at", [0, 1, 2, 4])
 @pytest.mark.parametrize("deadly", ["", "0", "2", "5"])
 def test_whoever_is_beside_a_job_that_dies_is_tried_alone_and_done(
@@ -191,6 +193,7 @@ SCRIPT = """import explorer
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("guard", "given", "said"),
     [

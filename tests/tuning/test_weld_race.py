@@ -99,6 +99,7 @@ def test_a_runtime_that_is_not_known_is_refused_before_the_model_is_read() -> No
     assert said == []
 
 
+@pytest.mark.exhaustive
 def test_a_model_is_raced_in_a_process_of_its_own(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     partial = tmp_path / "rows.jsonl"

@@ -15,6 +15,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, apply
 from explorer.ir.patterns.regions import propagate
 from explorer.welder.tiles.plan import operations, recompute
+from tests.examples import examples
 from tests.welder import groups
 from tests.welder.access_counts import Counted, count
 
@@ -46,6 +47,7 @@ def counted_whole(kernel: Kernel) -> Counted:
     return count(kernel, {})
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("kernel", GROUPS, ids=lambda k: k.name)
 @slow
 @given(data=st.data())
@@ -65,6 +67,7 @@ def test_modelled_bytes_and_work_are_those_that_are_counted(
     assert recompute(kernel, regions, tile) == more / least
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("kernel", GROUPS, ids=lambda k: k.name)
 @pytest.mark.parametrize(("read", "write"), [(8, 4), (128, 32)])
 @slow
@@ -126,7 +129,7 @@ def test_even_and_odd_elements_are_not_taken_for_the_same() -> None:
     assert traffic(kernel, tile).total_bytes == count(kernel, tile).bytes(kernel)
 
 
-@settings(slow, max_examples=60)
+@settings(slow, max_examples=examples(60))
 @given(kernel=pairs(), data=st.data())
 def test_no_tile_touches_or_does_more_than_is_modelled(kernel: Kernel, data: st.DataObject) -> None:
     """Whatever the indices: boxes hold at least what is loaded."""

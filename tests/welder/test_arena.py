@@ -9,6 +9,7 @@ from explorer.ir.calls import KernelCall
 from explorer.welder import Options
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("model", ["small_bert", "small_nafnet", "small_mobilenetv2"])
 def test_intermediates_of_a_group_take_no_arena_bytes(model: str) -> None:
     welded = explorer.compile(f"zoo:{model}", until="PLANNED")

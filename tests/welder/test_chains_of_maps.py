@@ -57,6 +57,7 @@ def normal_then_transposed(x: Any) -> Any:
 CASES = [over_channels, over_images, pooled, summed_over_rows, normal_then_transposed]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("run", CASES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_it_is_one_kernel_and_as_in_numpy(run: Callable[[Any], Any], dtype: str) -> None:
@@ -108,6 +109,7 @@ def test_products_in_a_row_stay_apart_where_a_cache_holds_what_lies_between() ->
     assert "near" in reasons
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rows", [1, 50, 77])
 def test_a_chain_of_products_is_as_in_numpy_for_any_rows(rows: int) -> None:
     (call,) = explorer.compile(layers(1 << 20), DEVICE, until="ROLLED").program.kernel_calls

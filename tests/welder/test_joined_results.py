@@ -161,7 +161,7 @@ def test_what_reads_a_value_stays_before_what_is_written_over_it() -> None:
 
 
 @given(st.data())
-@settings(max_examples=examples(20, 60), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_random_maps_and_sums_equal_numpy(data: st.DataObject) -> None:
     """Values of one grid, its turned, its rows and its sum, mapped from each other at random."""
     n = data.draw(st.integers(1, 5))

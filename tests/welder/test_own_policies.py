@@ -159,6 +159,7 @@ def test_a_sound_policy_of_ones_own_is_taken(program: Program) -> None:
     assert after.decisions.tile_graph.policy == "swallowed"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(QUIET, max_examples=20)
 @given(program=programs())

@@ -36,6 +36,7 @@ from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
 from explorer.welder import POLICIES, Options, Weld
 from explorer.welder.tiles.levels import memories
+from tests.examples import examples
 from tests.roller.test_policy import DEVICE
 from tests.welder.random_graphs import Sketch, programs
 
@@ -65,8 +66,9 @@ def same(want: dict[str, np.ndarray], got: dict[str, np.ndarray]) -> None:
         np.testing.assert_allclose(got[key], value, rtol=0, atol=1e-4 * bound, equal_nan=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(QUIET, max_examples=25)
+@settings(QUIET, max_examples=examples(25, few=8))
 @given(program=programs())
 def test_a_policy_keeps_every_value_of_a_random_program(policy: str, program: Program) -> None:
     before = kernels_of(program)
@@ -75,8 +77,9 @@ def test_a_policy_keeps_every_value_of_a_random_program(policy: str, program: Pr
     same(evaluate(before, inputs), evaluate(after, inputs))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(QUIET, max_examples=15)
+@settings(QUIET, max_examples=examples(15, few=6))
 @given(program=programs(5))
 def test_the_tiles_of_every_group_compute_what_the_group_says(
     policy: str, program: Program
@@ -103,6 +106,7 @@ def test_the_tiles_of_every_group_compute_what_the_group_says(
         same({"y": want}, {"y": machine.arrays[kernel.output].reshape(want.shape)})
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", [DEVICE, V100], ids=["cpu", "v100"])
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(QUIET, max_examples=10)
@@ -136,7 +140,7 @@ def test_no_tile_over_capacity_is_chosen(policy: str, device: Device, program: P
             assert all(m.fits for m in g.plan.levels if m.level in ("L2", "shared"))
 
 
-@settings(QUIET, max_examples=25)
+@settings(QUIET, max_examples=examples(25, few=8))
 @given(program=programs())
 def test_shipped_groups_have_one_grid(program: Program) -> None:
     after = weld(kernels_of(program), "shipped")
@@ -153,7 +157,7 @@ def test_shipped_groups_have_one_grid(program: Program) -> None:
         assert g.plan.recompute == 1.0
 
 
-@settings(QUIET, max_examples=25)
+@settings(QUIET, max_examples=examples(25, few=8))
 @given(program=programs(), policy=st.sampled_from(sorted(POLICIES)))
 def test_all_edges_in_the_last_memory_are_the_plan_without_fusion(
     program: Program, policy: str

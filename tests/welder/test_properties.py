@@ -28,6 +28,7 @@ from explorer.welder.tiles.levels import resident
 from explorer.welder.tiles.sized import sized
 from explorer.welder.tiles.tile_costs import holder, steps_of
 from explorer.welder.tiles.tile_graph import sub_kernel
+from tests.examples import examples
 from tests.roller.test_policy import DEVICE
 from tests.welder import groups
 from tests.welder.access_counts import one_tile
@@ -48,7 +49,9 @@ GROUPS = [
     groups.mlp(7, 5, 6),
 ]
 each = pytest.mark.parametrize("kernel", GROUPS, ids=lambda k: k.name)
-quick = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(
+    max_examples=examples(15, few=6), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @st.composite
@@ -206,6 +209,7 @@ def test_property_6_a_plan_is_never_over_capacity(kernel: Kernel, name: str) -> 
         assert p.valid or p.key == float("inf")
 
 
+@pytest.mark.few(4)
 @larger
 @given(rows=st.integers(1, 14), vectors=st.integers(1, 4))
 @quick
@@ -264,6 +268,7 @@ def test_a_unit_has_no_more_blocks_than_its_sheet_allows(name: str) -> None:
     assert resident(machine, machine.unit_shared_bytes, 1) == 1
 
 
+@pytest.mark.few(6)
 @each
 @quick
 @given(data=st.data())

@@ -92,6 +92,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "width", "batch"), SIZES)
 def test_a_cell_is_as_in_numpy(name: str, width: int, batch: int) -> None:
     model, step, arrays = traced(name, batch, width)

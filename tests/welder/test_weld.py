@@ -33,6 +33,7 @@ def weld(program: Program, **options: object) -> Program:
     return Weld(DEVICE, Price(DEVICE), replace(Options(), **options))(program)  # type: ignore[arg-type]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_welding_keeps_every_value_and_leaves_fewer_kernels(name: str) -> None:
     before = legal(name)

@@ -178,6 +178,7 @@ def test_what_others_read_is_refused_with_their_names() -> None:
     assert move.refused.change.startswith("join ") and move.after is None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", ["two_step", "shipped"])
 def test_every_policy_minds_what_was_moved_by_hand(policy: str, compiled: Compilation) -> None:
     c = compiled.with_options(welder=WelderOptions(policy=policy))

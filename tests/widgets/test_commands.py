@@ -88,6 +88,7 @@ def test_lab_opens_the_tour_or_what_is_named(
     assert measuring == ["begun", "ended"] * 4
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("server", ["jupyterlab", "voila"])
 def test_a_server_begins_without_the_grammars_of_addresses(server: str) -> None:
     head = jupyter.command(server)

@@ -339,6 +339,7 @@ def test_a_tile_with_another_result_ends_a_search(monkeypatch: pytest.MonkeyPatc
         time_shown(session, gallery.named("search"), "")
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("room", OF_ANY)
 def test_a_chart_has_units_words_and_the_colours_of_its_theme(c: Any, room: str) -> None:
     for theme, tokens in SCHEMES.items():
@@ -372,6 +373,7 @@ def test_what_has_no_chart_is_refused() -> None:
         widgets.figure(early, "curve")
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("room", OF_ANY)
 def test_a_page_is_told_the_same_figure_without_a_colour_of_its_own(c: Any, room: str) -> None:
     session = Session(c)

@@ -117,6 +117,7 @@ def test_a_large_model_opens_folded_and_a_small_one_does_not(resnet: House) -> N
     assert len(flat["nodes"]) == len(small.graph("kernels").nodes)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("model", ["zoo:tiny_bert", "zoo:small_mobilevit", "zoo:small_lstm"])
 def test_an_operator_stands_at_one_place_in_every_step(model: str) -> None:
     house = read(explorer.compile(model, until="planned"))

@@ -344,6 +344,7 @@ def test_odd_sizes_are_drawn(rows: int) -> None:
             assert outside(draw(data(rolled))) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", ["cpu", "cuda-sim"])
 def test_every_rewrite_of_a_tile_program_says_where_it_is_written(target: str) -> None:
     c = explorer.compile("zoo:tiny_bert", target=target, until="planned")

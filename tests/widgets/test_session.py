@@ -209,6 +209,7 @@ def test_what_the_model_is_called_cannot_break_out_of_a_report() -> None:
     assert name not in text
 
 
+@pytest.mark.exhaustive
 def test_what_is_in_a_report_cannot_open_a_comment_or_end_its_script() -> None:
     name = "x<!--<script></script>"
     session = Session(hand.HandMade(model=hand.Model(hand.IMPORTED, name=name)))

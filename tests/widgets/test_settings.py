@@ -128,6 +128,7 @@ def test_a_link_cannot_name_a_file_or_a_plug_in(session: Session) -> None:
             other.answer("restore", {"text": link})
 
 
+@pytest.mark.exhaustive
 def test_a_data_sheet_is_changed_too() -> None:
     session = Session(explorer.compile(MODEL, "v100", until="planned"))
     before = session.shown.planned_us

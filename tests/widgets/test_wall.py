@@ -14,6 +14,7 @@ import explorer.np as enp
 from explorer.errors import BadOption
 from explorer.ir.decisions.rprogram import RProgram, Run, Wait
 from explorer.ir.decisions.wall import Brick, Gap, Wall
+from tests.examples import examples
 from tests.widgets import many_bricks
 from widgets.draw.svg import text_width
 from widgets.model import brick_wall
@@ -45,7 +46,7 @@ def busy_us(rows: WallRows, start: float, end: float) -> float:
     return float(np.maximum(inside, 0).sum())
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(1, 9), st.integers(10, 4000), st.floats(0, 0.9), st.floats(0.001, 1))
 def test_blocks_hold_every_brick_once_and_fit_into_their_room(
     units: int, bricks: int, left: float, share: float
@@ -80,6 +81,7 @@ def test_many_units_share_lanes_and_lose_no_time(units: int, left: float) -> Non
     assert filled == pytest.approx(busy_us(rows, view.start_us, view.end_us), rel=0.02)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("units", [2, 64, 480])
 def test_a_million_bricks_take_less_than_a_megabyte_a_view(units: int) -> None:
     session = many_bricks.session(units)

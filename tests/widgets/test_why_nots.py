@@ -39,6 +39,7 @@ def session(request: pytest.FixtureRequest) -> Session:
     return Session(explorer.compile("zoo:tiny_bert", request.param, until="planned"))
 
 
+@pytest.mark.few(1)
 def test_what_a_policy_refused_can_be_forced_and_undone(session: Session) -> None:
     found = offered(session)
     assert "repeats" in found and not set(NEVER) & set(found)
@@ -54,6 +55,7 @@ def test_what_a_policy_refused_can_be_forced_and_undone(session: Session) -> Non
     assert session.now == before and step.why.condition == "repeats"
 
 
+@pytest.mark.few(1)
 def test_a_memory_that_held_a_value_does_not_when_it_is_flipped(session: Session) -> None:
     step, row = offered(session)["near"]
     assert step.why.condition in HELD

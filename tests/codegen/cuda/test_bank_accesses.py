@@ -171,6 +171,7 @@ ASKED = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ASKED)
 def test_every_access_is_what_its_threads_do_one_by_one(
     blocks: dict[str, BlockCode], name: str
@@ -213,6 +214,7 @@ def test_rows_that_begin_in_one_bank_meet_there(blocks: dict[str, BlockCode]) ->
     assert max(after.cycles) >= 8 and after.words.tolist() != before.words.tolist()
 
 
+@pytest.mark.exhaustive
 def test_every_element_of_an_output_has_one_thread(blocks: dict[str, BlockCode]) -> None:
     code = blocks["a100 linear"]
     every: list[int] = []

@@ -41,6 +41,7 @@ def codes(c: Case, count: int = EACH) -> list[tuple[Block, BlockCode]]:
     return [(found[n], print_block(c.kernel, A100, ENV, c.sizes, found[n])) for n in drawn]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("c", CASES, ids=lambda c: c.name)
 def test_printed_blocks_make_what_the_kernel_is(c: Case) -> None:
     for seed, (block, code) in enumerate(codes(c)):
@@ -48,6 +49,7 @@ def test_printed_blocks_make_what_the_kernel_is(c: Case) -> None:
         assert is_right(c, code, seed), block
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("shape", [(32, 48, 24), (37, 32, 20), (18, 50, 12), (64, 40, 40)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_factor_may_be_made_in_the_block(shape: tuple[int, int, int], dtype: str) -> None:
@@ -60,6 +62,7 @@ def test_a_factor_may_be_made_in_the_block(shape: tuple[int, int, int], dtype: s
     assert ("= mma_" in source) == (shape[0] % 16 == shape[1] % 16 == 0)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_products_of_whole_numbers_are_exact(dtype: str, seed: int) -> None:
@@ -78,7 +81,10 @@ def test_random_products_of_whole_numbers_are_exact(dtype: str, seed: int) -> No
 
 @pytest.mark.parametrize(
     "c",
-    [narrow(linear(20, 64, 24, "relu", {})), narrow(conv(4, 10, 32, 8, 3, 1, 1))],
+    [
+        narrow(linear(20, 64, 24, "relu", {})),
+        pytest.param(narrow(conv(4, 10, 32, 8, 3, 1, 1)), marks=pytest.mark.exhaustive),
+    ],
     ids=lambda c: c.name,
 )
 def test_warps_share_sums(c: Case) -> None:

@@ -101,6 +101,7 @@ def product(rows: int, columns: int, depth: int) -> Kernel:
     return Kernel("product", tensors, (compute,), ("x", "w"), ("y",))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("seed", range(16))
 def test_random_products_are_right(seed: int) -> None:
     """Staged in shared memory, with register tiles, and whatever edges."""
@@ -116,6 +117,7 @@ def test_random_products_are_right(seed: int) -> None:
     np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("columns", "register", "pairs"), [(32, 2, True), (32, 4, True), (32, 1, False), (31, 2, False)]
 )

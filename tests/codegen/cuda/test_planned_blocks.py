@@ -82,6 +82,7 @@ def check(model: str, sheet: str) -> None:
     assert agrees(c.with_options(rammer=Options(policy="op-by-op"))) > 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("model", "sheet"), QUICK)
 def test_a_walls_bricks_are_the_blocks_that_are_printed(model: str, sheet: str) -> None:
     check(model, sheet)

@@ -24,12 +24,14 @@ from tests.architecture.imports import ROOT
 from tests.codegen.cases import CASES, ENV, Case, linear, softmax
 from tests.codegen.cuda.launched import A100, SMALL, code_of, is_right, launched
 from tests.codegen.test_random_kernels import convolutions, linears, others
+from tests.examples import examples
 from tests.tile.gpu.blocks import case
 
 SHORT = [c for c in CASES if not c.name.startswith(("conv", "attention batch", "softmax batch"))]
 SHORT += [c for c in CASES if c.name.startswith(("conv 1x7x7x3", "conv 1x7x8x5"))]
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("c", SHORT, ids=lambda c: c.name)
 def test_a_case_is_right(c: Case) -> None:
     assert is_right(c, code_of(c))
@@ -65,7 +67,7 @@ def test_random_kernels_are_right(c: Case) -> None:
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=SLOW)
 @given(RANDOM)
 def test_many_random_kernels_are_right(c: Case) -> None:
     right(c)

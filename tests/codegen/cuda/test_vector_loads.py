@@ -37,6 +37,7 @@ def loads_of(code: BlockCode) -> set[str]:
     return set(re.findall(r"load4\((\w+),", code.source))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("rows", "columns", "depth", "wide"),
     [
@@ -62,6 +63,7 @@ def test_rows_that_begin_at_a_multiple_are_loaded_by_fours(
     assert not loads_of(code_of(rows, columns, depth, aligned=False))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_products_are_right(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -25,6 +25,7 @@ from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import Interpreter
 from explorer.rammer import Options
 from explorer.runtime.executable import Executable
+from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
 from tests.runtime.test_interleavings import N, programs
@@ -110,7 +111,7 @@ def agrees(seed: int, recurses: bool = False) -> Counter[str]:
     return python.seen
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15, few=4), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([False, False, True]))
 def test_random_programs_give_the_same_every_way(seed: int, recurses: bool) -> None:
     agrees(seed, recurses)

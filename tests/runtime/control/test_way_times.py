@@ -19,6 +19,7 @@ from explorer.rammer import Options as Rammer
 from explorer.runtime.control.choose import MOST_TIME_SHARE
 from explorer.runtime.control.costs import Supposed, Time
 from explorer.runtime.control.way_times import SAME_US, WayTime
+from tests.examples import examples
 
 tensor = explorer.tensor
 FAR = 1200
@@ -64,7 +65,7 @@ ways = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ways, ways)
 def test_a_way_overtakes_another_where_counting_every_trip_says_so(a: WayTime, b: WayTime) -> None:
     behind = [n for n in range(FAR) if b.at(n).us - a.at(n).us <= SAME_US]

@@ -67,6 +67,7 @@ def check(model: str) -> ProgramRun:
     return run
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("model", QUICK)
 def test_a_program_makes_what_the_cpu_makes(model: str) -> None:
     run = check(model)
@@ -81,6 +82,7 @@ def test_more_programs_make_what_the_cpu_makes(model: str) -> None:
     check(model)
 
 
+@pytest.mark.exhaustive
 def test_a_program_in_float16_multiplies_pieces_of_matrices() -> None:
     """Blocks of more and of fewer warps in one kernel: all lanes of each come together."""
 
@@ -120,6 +122,7 @@ def test_equal_texts_of_other_types_are_other_code() -> None:
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.exhaustive
 def test_a_loop_makes_as_many_trips_as_the_cpu() -> None:
     run = check("tiny_while.onnx")
     bricks = run.wall().bricks
@@ -181,6 +184,7 @@ def reads_another(code: LaunchCode, unit: int, n: int) -> bool:
     return (apart or own) and not any(c.reduce for c in readers)
 
 
+@pytest.mark.exhaustive
 def test_a_wait_too_few_shows() -> None:
     """As a wrong value, in one order of blocks or another: all but one in a hundred at most."""
     c = compiled("zoo:small_lstm")
@@ -276,6 +280,7 @@ def test_a_kernel_without_thread_blocks_is_named() -> None:
         compiled("zoo:small_lstm", "cpu").device_program()
 
 
+@pytest.mark.exhaustive
 def test_copies_leave_no_part_of_a_warp_where_lanes_shuffle() -> None:
     """Of 7 x 7 x 8 points 392 threads take one each, and 128 shuffle."""
     program = compiled("zoo:small_nasnet", "h100").device_program(units=132)

@@ -19,6 +19,7 @@ from explorer.tile.gpu.place_syncs import fewest
 from explorer.tile.hazards import race
 from explorer.tile.sync_places import Gap
 from tests.codegen.cases import Case, conv, linear, softmax
+from tests.examples import examples
 from tests.tile.gpu.blocks import case, is_right, made
 
 KERNELS = (
@@ -78,7 +79,7 @@ GAPS = [Gap((), n) for n in range(3)] + [Gap((1,), n) for n in range(3)]
 NEEDS = st.lists(st.frozensets(st.sampled_from(GAPS), min_size=1), max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(NEEDS, st.integers(1, 5))
 def test_no_cheaper_syncs_would_do(needs: list[frozenset[Gap]], trips: int) -> None:
     def cost(gaps: Iterable[Gap]) -> int:

@@ -29,6 +29,7 @@ def shuffles(p: TileProgram) -> list[Shuffle]:
     return [s for s in statements(p.body) if isinstance(s, Shuffle)]
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("combiner", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("shape", [(1, 64), (2, 96), (5, 224)])

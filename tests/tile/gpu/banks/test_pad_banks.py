@@ -168,6 +168,7 @@ def test_padding_costs_no_resident_block() -> None:
     assert shared_bytes(pad_banks(before, A100), A100) > used
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_blocks_are_right_in_the_simulator(seed: int) -> None:
     """Odd sizes, halves and doubles: what is written is read where it was written."""
