@@ -33,9 +33,9 @@ ALONE := $(findstring --no-deps,$(PIP_FLAGS))
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
-	@echo 'make test     every check: ruff, mypy, import-linter, pytest, notebooks, browser'
-	@echo 'make test-all the same, and at full size what smaller tests hold: models, random examples'
-	@echo 'make check    the quick ones of these'
+	@echo 'make check    one case of each quick test, with ruff, mypy and import-linter'
+	@echo 'make test     every test with a few of its cases, notebooks and browser too'
+	@echo 'make test-all every case of every test'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
 	@echo 'make bench-gpu the GPU of this machine: right answers, kernels and programs against PyTorch'
 	@echo 'make bench-ui how long a reader waits in the house: first picture, knobs, a large graph, memory'

@@ -112,7 +112,7 @@ def test_a_process_killed_while_it_compiles_leaves_no_harm(own_cache: Path) -> N
 
 
 def test_hundreds_of_damaged_entries_are_made_again(own_cache: Path) -> None:
-    damage, count = random.Random(11), examples(400, few=200)
+    damage, count = random.Random(11), examples(400, few=60)
     check(4)
     for n in range(count):
         cache.disk().put(cache.content_key("filler", str(n)), bytes(damage.randbytes(100)))
@@ -161,6 +161,7 @@ def test_a_spawned_process_compiles_and_runs() -> None:
     assert child.exitcode == 0
 
 
+@pytest.mark.exhaustive
 @needs_fork
 @pytest.mark.slow
 def test_a_process_forked_while_others_run_and_compile_does_both() -> None:

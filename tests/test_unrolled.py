@@ -73,6 +73,7 @@ def test_work_is_linear_in_the_steps(layers: int) -> None:
     assert counts[MANY] <= ROOM * (MANY / FEW) * counts[FEW], counts
 
 
+@pytest.mark.exhaustive
 def test_code_and_its_prices_do_not_grow_with_the_steps() -> None:
     made: dict[int, tuple[int, int]] = {}
     for steps in (FEW, MANY):

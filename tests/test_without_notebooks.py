@@ -48,6 +48,7 @@ def test_nothing_that_draws_is_needed_by_the_compiler() -> None:
             assert not {name.partition(".")[0] for name in found} & DRAWS, path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_models_are_compiled_and_swept_and_what_draws_says_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "ironworks.py").write_text(BLOCKED.format(names=sorted(DRAWS)))

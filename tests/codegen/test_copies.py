@@ -57,7 +57,7 @@ def test_a_row_is_looked_up_once() -> None:
     assert sum(line.startswith("_found") for line in lines[:inner]) == 2
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("row", [1, 2, 15, 16, 17, 64, 129, 512, 513])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "float16", "bool"])
 def test_short_rows_are_copied_whole(row: int, dtype: str) -> None:
@@ -91,7 +91,7 @@ def test_rows_that_are_looked_up_may_be_folded_row_by_row(rows: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "rows, columns", [(1, 40), (15, 17), (16, 16), (17, 33), (40, 100), (64, 7), (130, 70)]
 )

@@ -31,6 +31,7 @@ def test_an_error_in_float64_stays_below_its_bound(name: str) -> None:
     assert largest_error_64(name, count=2_000).ulp <= BOUNDS_64[name]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("name", BOUNDS)
 def test_special_values_are_numpys(name: str, bits: int) -> None:

@@ -100,7 +100,7 @@ def micro(form: Form, lanes: int) -> Micro:
     return Micro(rows, vectors, form.lanes(lanes))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("form", BY_NAME, ids=lambda f: f"{f.left} {f.right}")
 def test_products_of_every_form_and_width_equal_the_reference(form: Form, lanes: int) -> None:

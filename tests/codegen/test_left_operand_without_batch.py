@@ -42,6 +42,7 @@ def _has_panels(body: tuple[Statement, ...]) -> bool:
     return any(isinstance(s, Panels) or (isinstance(s, For) and _has_panels(s.body)) for s in body)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kernel", [_heads(False), _heads(True), _blocks()], ids=lambda k: k.name)
 @pytest.mark.parametrize("rows", [5, 14, M])
 def test_register_tiles_do_them(kernel: Kernel, rows: int) -> None:

@@ -42,7 +42,7 @@ def unnumbered(text: str) -> str:
     return "\n".join(NUMBER.sub("!", line) for line in body).rstrip()
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_texts_with_lines_are_those_of_the_code_that_runs(case: object) -> None:
     source, _, _ = print_kernel(case.kernel, Tiling(), ShapeEnv(), HERE)  # type: ignore[attr-defined]

@@ -26,6 +26,7 @@ def text(c: Any) -> str:
     return "\n".join(k.source for k in c.kernels)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("depth", [1, 3, 16, 48, 100])
 @pytest.mark.parametrize("columns", [5, 16, 131])
 def test_it_is_right_and_turns_nothing(columns: int, depth: int) -> None:

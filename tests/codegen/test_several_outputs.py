@@ -60,7 +60,7 @@ def tilings(kernel: Kernel, sizes: Sizes) -> list[Tiling]:
     return [Tiling(), *cut, *legal[:4:2]]
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("kernel", "sizes"), KERNELS, ids=lambda v: getattr(v, "name", str(v)))
 def test_each_output_is_what_the_reference_says(kernel: Kernel, sizes: Sizes) -> None:
     verify_kernel(kernel)
@@ -74,7 +74,7 @@ def test_each_output_is_what_the_reference_says(kernel: Kernel, sizes: Sizes) ->
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5, err_msg=str(tiling))
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("lanes", [16, 8])
 @pytest.mark.parametrize(("kernel", "sizes"), KERNELS, ids=lambda v: getattr(v, "name", str(v)))
 def test_every_rewrite_keeps_the_values(kernel: Kernel, sizes: Sizes, lanes: int) -> None:

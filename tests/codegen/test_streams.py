@@ -56,6 +56,7 @@ def test_rows_that_are_folded_are_asked_for_a_row_ahead() -> None:
     assert "ahead=4096" in source and "past=True" in source
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("columns", [1, 15, 16, 48, 61, 160])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
 def test_every_width_is_stored_whole(columns: int, dtype: str) -> None:

@@ -62,6 +62,7 @@ def numbers(shape: tuple[int, ...], dtype: str, combiner: str, seed: int = 0) ->
     return (np.sign(x) + 0.01 * x if combiner == "prod" else x).astype(numpy_dtype(dtype))
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("n", LENGTHS)
 @pytest.mark.parametrize("combiner", COMBINERS)
 def test_rows_of_any_length_are_folded(combiner: str, n: int) -> None:
@@ -73,6 +74,7 @@ def test_rows_of_any_length_are_folded(combiner: str, n: int) -> None:
     np.testing.assert_allclose(got, NUMPY[combiner](x, axis=1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("shape", [(5, 7), (40, 3), (3, 130), (70, 300), (23, 1000), (8, 129)])
 @pytest.mark.parametrize("combiner", COMBINERS)
 def test_columns_of_any_width_are_folded(combiner: str, shape: tuple[int, int]) -> None:
@@ -84,6 +86,7 @@ def test_columns_of_any_width_are_folded(combiner: str, shape: tuple[int, int]) 
     np.testing.assert_allclose(got, NUMPY[combiner](x, axis=0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("dtype", ["float64", "int32", "int64", "float16", "bfloat16", "int8"])
 @pytest.mark.parametrize("combiner", ["sum", "max"])
 def test_elements_of_other_dtypes_are_folded(combiner: str, dtype: str) -> None:

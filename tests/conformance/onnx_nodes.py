@@ -13,7 +13,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,6 @@ from explorer.errors import IronworksError
 from explorer.ir.calls import LibraryCall
 from explorer.ir.program import Program
 
-Kind = tuple[frozenset[tuple[str, str]], frozenset[int], bool, bool, bool]
 RANDOM = ("test_bernoulli",)  # beginnings of names
 
 # Why cases do not pass, by the beginnings of their names.
@@ -139,29 +138,19 @@ def run(wanted: Callable[[str], bool]) -> Iterator[Outcome]:
                 yield outcome(case, Path(folder))
 
 
-def one_of_each_kind(wanted: Callable[[str], bool]) -> frozenset[str]:
-    """The first wanted case of every kind: its operators, the element types of its inputs, and what
-    is awkward about it: an input without an element, inputs whose shapes differ (which may have to
-    be broadcast, or are left out), and a number below nought among the attributes, as an axis is.
-    """
-    first: dict[Kind, str] = {}
-    for case in cases():
-        if wanted(case.name):
-            first.setdefault(_kind(case.model.graph), str(case.name))
-    return frozenset(first.values())
+@cache
+def _operator_sets() -> Mapping[str, frozenset[tuple[str, str]]]:
+    """Return the operators of each case."""
+    return {str(case.name): frozenset(_operators(case.model.graph)) for case in cases()}
 
 
-def _kind(graph: onnx.GraphProto) -> Kind:
-    tensors = [i.type.tensor_type for i in graph.input]
-    shapes = {tuple(d.dim_value for d in t.shape.dim) for t in tensors}
-    numbers = [n for node in graph.node for a in node.attribute for n in (a.i, *a.ints)]
-    return (
-        frozenset(_operators(graph)),
-        frozenset(int(t.elem_type) for t in tensors),
-        any(0 in shape for shape in shapes),
-        len(shapes - {()}) > 1,
-        any(n < 0 for n in numbers),
-    )
+def first_of_each(wanted: Callable[[str], bool]) -> list[str]:
+    """Return the names of the first wanted case of every set of operators."""
+    first: dict[frozenset[tuple[str, str]], str] = {}
+    for name, operators in _operator_sets().items():
+        if wanted(name):
+            first.setdefault(operators, name)
+    return list(first.values())
 
 
 def _operators(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:

@@ -1,35 +1,53 @@
-"""The onnx package's node tests, as their operators stand, from A to K.
-
-One of each kind is held every time and every case by `make test-all`. Those whose
-operators are expanded to ONNX's functions are in test_onnx_nodes_expanded.py.
-"""
+"""The onnx package's node tests: a case of each operator, and by `make test-all` every case."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.conformance.onnx_nodes import one_of_each_kind, run, without_reason
+from tests.conformance.onnx_nodes import Outcome, cases, first_of_each, run, without_reason
+
+PARTS = 12  # of all cases, which workers take from each other
+# Operators on sequences, strings and trees, or with results of a size that only a run knows.
+LIBRARY = (
+    "Add ArrayFeatureExtractor Bernoulli Binarizer Compress Identity ImageDecoder LabelEncoder "
+    "MaxUnpool MelWeightMatrix NonMaxSuppression NonZero Not Optional OptionalGetElement "
+    "OptionalHasElement RandomUniformLike RegexFullMatch SequenceAt SequenceConstruct "
+    "SequenceEmpty SequenceInsert SequenceLength Shape SplitToSequence StringConcat "
+    "StringNormalizer StringSplit TfIdfVectorizer TreeEnsemble Unique"
+)
 
 
-def as_it_stands(name: str) -> bool:
-    return "expanded" not in name and name < "test_l"
+def checked(names: list[str], part: int) -> list[Outcome]:
+    """Run a part of the cases and check that each passes or has a reason not to."""
+    chosen = set(names[part::PARTS])
+    outcomes = list(run(lambda name: name in chosen))
+    assert {o.name for o in outcomes} == chosen
+    assert not without_reason(outcomes)
+    return outcomes
 
 
-def test_one_operator_of_each_kind_gives_what_onnx_says() -> None:
-    kinds = one_of_each_kind(as_it_stands)
-    assert len(kinds) >= 252
-    found = list(run(lambda name: name in kinds))
-    assert {o.name for o in found} == kinds
-    assert not without_reason(found)
-    passed = [o for o in found if o.kind == "pass"]
-    assert len(passed) >= 246
-    assert sum(not o.library for o in passed) >= 229
+@pytest.mark.parametrize("part", range(PARTS))
+def test_an_operator_gives_what_onnx_says(part: int) -> None:
+    names = first_of_each(lambda name: "expanded" not in name)
+    assert len(names) >= 209
+    for outcome in checked(names, part):
+        assert outcome.kind == "refused" or set(LIBRARY.split()).issuperset(outcome.library), (
+            outcome
+        )
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_function_that_an_operator_expands_to_gives_what_onnx_says(part: int) -> None:
+    names = first_of_each(lambda name: "expanded" in name)
+    assert len(names) >= 91
+    checked(names, part)
 
 
 @pytest.mark.exhaustive
-def test_operators_give_what_onnx_says() -> None:
-    found = list(run(as_it_stands))
-    assert not without_reason(found)
-    passed = [o for o in found if o.kind == "pass"]
-    assert len(passed) >= 665
-    assert sum(not o.library for o in passed) >= 600
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_case_gives_what_onnx_says(part: int) -> None:
+    names = [str(case.name) for case in cases()]
+    assert len(names) >= 1836
+    passed = [o for o in checked(names, part) if o.kind == "pass"]
+    assert sum(not o.library for o in passed) >= 0.8 * len(passed)

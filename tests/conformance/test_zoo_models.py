@@ -29,7 +29,7 @@ EXHAUSTIVE = {  # their reduced forms are held every time
     "nerf",
     "vit",
 }
-HEAVY = {"small_nasnet", "small_restormer", "small_bsrn"}  # the longest to compile
+HEAVY = {"small_nasnet", "small_restormer", "small_bsrn", "small_swin"}  # the longest to compile
 LONG = [  # many steps; a race compares our answers
     "deepspeech2",
     pytest.param("lstm_tc", marks=pytest.mark.exhaustive),

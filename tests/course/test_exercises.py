@@ -48,7 +48,7 @@ def compiled_before() -> None:
         explorer.compile(model, until="planned")
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", EXERCISES)
 def test_the_worked_solution_has_every_point_and_the_stub_is_not_attempted(
     name: str, tmp_path: Path
@@ -61,7 +61,7 @@ def test_the_worked_solution_has_every_point_and_the_stub_is_not_attempted(
     assert course.grade(name, stub, SEED).points == 0
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("name", "what"), [(name, what) for name in WRONG for what in WRONG[name]])
 def test_a_wrong_answer_fails_for_its_reason(name: str, what: str, tmp_path: Path) -> None:
     text, why = WRONG[name][what]

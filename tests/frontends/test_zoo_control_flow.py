@@ -129,7 +129,7 @@ def test_the_sizes_are_those_of_the_paper() -> None:
     assert {w.name: w.shape for w in flow_of("seq2seq_decoder").weights}["scores.weight"][1] == 3797
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", REDUCED)
 def test_a_reduced_model_answers_like_numpy_at_every_batch(name: str, threads: int) -> None:

@@ -139,6 +139,7 @@ def on_a_side(x: tensor("float32", N, 4), k: tensor("int64")) -> Any:
     return y
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("function", "wanted"),
     [

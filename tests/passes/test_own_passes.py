@@ -339,6 +339,7 @@ def test_a_step_that_cannot_go_on_names_the_pass_that_changed_the_program(model:
         explorer.compile(model, options=Options(passes=(("weld", odd_groups),)))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("after", "decisions", "words"),
     [

@@ -124,6 +124,7 @@ def test_machine_code_has_the_values_of_the_direct_sum(shape: Shape, by: Algorit
         assert gap(direct(kernel, values, sizes), got) < 1e-5
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("algorithm", ["f2", "f4", "auto"])
 @pytest.mark.parametrize("size", [(1, 1), (5, 15), (12, 13)])
 def test_a_model_agrees_with_onnxruntime_at_every_batch(

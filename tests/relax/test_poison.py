@@ -116,6 +116,7 @@ def test_a5_10_a_plan_that_frees_too_early_does_not_survive_the_poison(policy, m
     assert not np.array_equal(bad, wanted)
 
 
+@pytest.mark.few(2)
 @POLICY
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a5_10_operators_that_do_not_need_each_other_wait_where_they_share_a_storage(
@@ -156,6 +157,7 @@ def test_a5_10_a_kernel_that_updates_its_input_keeps_the_bytes_through_both_name
     )
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @POLICY
 @pytest.mark.parametrize("name", ["tiny_bert", "tiny_lstm", "tiny_while", "tiny_resnet18"])

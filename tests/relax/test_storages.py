@@ -232,6 +232,7 @@ def test_a_plan_of_20_000_values_is_made_in_a_moment():
     assert len(plan.storages) == 7
 
 
+@pytest.mark.exhaustive
 def test_thousands_of_sizes_that_differ_are_not_compared_with_each_other():
     begin = time.process_time()
     plan = in_a_row([(N + k,) for k in range(3000)])

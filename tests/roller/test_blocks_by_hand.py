@@ -59,6 +59,7 @@ def test_it_is_what_is_planned_printed_and_simulated() -> None:
     assert free.weighed_blocks(name) == before  # as it was
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(12))
 def test_any_that_is_taken_means_the_same(seed: int) -> None:
     """However odd: sizes that divide nothing, threads without work, chunks of one."""

@@ -47,7 +47,7 @@ EVERY = [  # of a second GPU, whose sheet is of the first one's kind, one kernel
 ]
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("where", "kernel"), EVERY)
 def test_every_operator_is_constructed_for_every_device(kernel: Kernel, where: object) -> None:
     found = construct(kernel, where)  # type: ignore[arg-type]
@@ -144,6 +144,7 @@ def test_the_unit_tile_is_one_multiply_add() -> None:
     assert (unit.points, unit.elements, unit.footprint_bytes) == (1, 3, 8)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("case", CASES[::3], ids=lambda c: c.name)
 def test_constructed_tilings_are_legal_and_unique(case: Case) -> None:
     kernel = normalise(case.kernel)

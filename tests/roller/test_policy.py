@@ -43,7 +43,7 @@ def of(case: Case) -> tuple[Kernel, list]:  # type: ignore[type-arg]
     return kernel, list(candidates(kernel, DEVICE, ENV, SIZES))
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_every_kernel_has_a_legal_tiling_and_all_that_is_yielded_as_legal_is(case: Case) -> None:
     kernel, found = of(case)
@@ -59,6 +59,7 @@ def test_every_kernel_has_a_legal_tiling_and_all_that_is_yielded_as_legal_is(cas
         assert m.registers <= DEVICE.registers
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("case", CASES[:20], ids=lambda c: c.name)
 def test_tilings_are_unique_and_the_same_each_time(case: Case) -> None:
     _, first = of(case)

@@ -36,7 +36,7 @@ def test_one_row_takes_little_more_than_its_weights_take_from_memory(gpu: str) -
     assert found.block is not None and prod(n for _, n in found.block.parts) > 1
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shared_sums_are_faster_than_whole_ones(
@@ -47,6 +47,7 @@ def test_shared_sums_are_faster_than_whole_ones(
     assert found < 0.8 * best(*shape, gpu).whole_us(device(gpu))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("shape", [(2048, 2048, 512), (4096, 4096, 64)])
 def test_a_product_with_tiles_for_all_units_shares_none(

@@ -106,6 +106,7 @@ CASES: dict[str, Callable[[], tuple[onnx.ModelProto, Inputs]]] = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", CASES)
 def test_a_result_of_any_size_is_refused_before_it_is_made(case: str, tmp_path: Path) -> None:
     made, inputs = CASES[case]()

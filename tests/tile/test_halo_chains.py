@@ -60,7 +60,7 @@ def tilings(chain: Chain, count: int) -> list[Tiling]:
     return found
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_gives_what_its_steps_give(name: str) -> None:
     chain = CHAINS[name]

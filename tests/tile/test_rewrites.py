@@ -48,7 +48,7 @@ def programs(case: Case, lanes: int) -> tuple[tuple[str, TileProgram], ...]:
     return steps(named, renamed_tiling(case.tiling, axes), ENV, with_lanes(lanes))
 
 
-@pytest.mark.few(60)
+@pytest.mark.few(30)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_every_rewrite_keeps_the_values(case: Case, lanes: int) -> None:

@@ -40,7 +40,7 @@ def copies(body: tuple[Statement, ...]) -> list[Map]:
     return [s for s in inner if isinstance(s, Map)]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "float16"])
 @pytest.mark.parametrize("tile", [{}, {"e0": 3}, {"e0": 3, "e2": 32}, {"e0": 1, "e1": 17}])
 def test_results_are_turned_a_tile_at_a_time(dtype: str, tile: dict[str, int]) -> None:

@@ -145,7 +145,7 @@ CASES = [
 ]
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(10)
 @either_width
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name or "plain")
 def test_windows_equal_the_reference(case: Windows, device: Device) -> None:

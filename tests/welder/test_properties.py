@@ -127,6 +127,7 @@ def test_property_2_a_tile_is_computed_from_its_propagated_regions_alone(
     np.testing.assert_array_equal(whole, alone)
 
 
+@pytest.mark.few(5)
 @each
 @quick
 @given(data=st.data())
@@ -285,6 +286,7 @@ def test_property_14_the_papers_numbers(rows: int, mib: int) -> None:
     assert traffic(kernel, {"i": rows}).total_bytes == mib << 20
 
 
+@pytest.mark.few(5)
 @each
 @quick
 @given(data=st.data())

@@ -31,7 +31,7 @@ SHORT = [c for c in CASES if not c.name.startswith(("conv", "attention batch", "
 SHORT += [c for c in CASES if c.name.startswith(("conv 1x7x7x3", "conv 1x7x8x5"))]
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("c", SHORT, ids=lambda c: c.name)
 def test_a_case_is_right(c: Case) -> None:
     assert is_right(c, code_of(c))

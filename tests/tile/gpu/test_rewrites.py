@@ -42,7 +42,7 @@ def syncs(p: TileProgram) -> int:
     return sum(isinstance(s, Sync) for s in statements(p.body))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("c", SHORT, ids=lambda c: c.name)
 def test_every_rewrite_keeps_the_values(c: Case) -> None:
     found = made(c)
@@ -66,6 +66,7 @@ def test_blocks_of_a_data_sheet_are_right(sheet: str) -> None:
         assert is_right(c, made(c, gpu)["place syncs"])
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("c", CASES, ids=lambda c: c.name)
 def test_every_kernel_is_served(c: Case) -> None:
     found = made(c, V100)

@@ -34,6 +34,7 @@ def reductions(p: TileProgram) -> list[Reduce]:
     return [s for s in statements(p.body) if isinstance(s, Reduce)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("combiner", COMBINERS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_what_is_shared_out_is_the_same(combiner: str, dtype: str) -> None:
