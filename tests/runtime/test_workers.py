@@ -266,8 +266,13 @@ def test_a_stopped_team_starts_again():
 
 
 def test_an_impossible_number_of_units_is_refused():
-    with pytest.raises(BadOption, match="1 to 256 units, found 0"):
-        teams().launch(0, 0)
+    own = Team(workers=2)
+    for team in (own, teams()):
+        with pytest.raises(BadOption, match="1 to 256 units, found 0"):
+            team.launch(0, 0)
+    own.stop()
+    with pytest.raises(BadOption, match="1 to 256 units, found 0"):  # as the first launch again
+        own.launch(0, 0)
 
 
 SCRIPT = """

@@ -59,7 +59,8 @@ class Team:
         self._set_times(clock.cycles_per_us())
         self._most = min(workers or cores(), isa.MAX_UNITS)
         self._callers_core = -1
-        self._last, self._wanted = (0, 0), 1  # what was called for, and the workers it has
+        self._last: tuple[int, int] | None = None  # units and workers of the last launch
+        self._wanted = 1  # workers that it had
         self.owner = 0  # the thread whose launch runs
         self.running = 0  # workers that this launch has
         linux = sys.platform == "linux" and hasattr(os, "sched_setaffinity")
@@ -124,7 +125,7 @@ class Team:
         if not self._lock.acquire(timeout=seconds):
             return
         try:
-            self._last = (0, 0)
+            self._last = None
             self._words[isa.T_STOP] = 1
             self._call(isa.ASK_STOP, self._address, len(self._threads) + 1)
             for thread in self._threads:
