@@ -24,6 +24,8 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 WARM, STARTED = pytest.StashKey[bool](), pytest.StashKey[float]()
 KERNELS = Path(__file__).parent.parent / "build" / "test-cache"
 NAMED_FILES = 3  # at the end, the slowest
+QUICK_SECONDS = 60  # of `make check`
+DURATIONS = "ironworks/durations"
 OLDER = (10, 40)  # collections before one of older objects, and of all; Python's: 10, 10
 
 # A shell gives what it starts in the background no Ctrl-C, and children inherit that.
@@ -53,7 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-snapshots", action="store_true", help="write the golden files, not compare them"
     )
     parser.addoption(
-        "--quick", action="store_true", help="run one case of each test and few examples"
+        "--quick",
+        action="store_true",
+        help=f"run one case of each test, the shortest first, for {QUICK_SECONDS} s",
     )
 
 
@@ -82,11 +86,12 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def run_name(config: pytest.Config) -> str | None:
-    """Return the key of this run's duration, or None for a selection of files."""
-    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    """Return the key of this run's duration, or None in a worker and for a selection of files."""
+    if is_worker(config) or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return None
     warmth = "warm" if config.stash[WARM] else "cold"
-    return f"ironworks/{config.getoption('markexpr')} {warmth}"
+    quick = " quick" if config.getoption("quick") else ""
+    return f"ironworks/{config.getoption('markexpr')} {warmth}{quick}"
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -103,9 +108,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep the duration of a run that was not broken off."""
     config = session.config
-    if is_worker(config) or exitstatus not in (0, 1) or config.cache is None:
-        return
-    if name := run_name(config):
+    name = run_name(config)
+    if name and exitstatus in (0, 1) and config.cache is not None:
         config.cache.set(name, perf_counter() - config.stash[STARTED])
 
 
@@ -117,12 +121,35 @@ def minutes(seconds: float) -> str:
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     examples.mark_cases(items, most=1 if config.getoption("quick") else None)
+    if config.getoption("quick"):
+        order_by_duration(config, items)
     no_browser = find_chromium() is None
     for item in items:
         if no_browser and item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.skip(reason="BROWSER TESTS SKIPPED: no Chromium here"))
         if item.get_closest_marker("gpu") and not has_gpu():
             item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+def order_by_duration(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put tests that failed last time first, then the shortest by the last whole run."""
+    assert config.cache is not None
+    failed = config.cache.get("cache/lastfailed", {})
+    seconds = config.cache.get(DURATIONS, {})
+    items.sort(key=lambda i: -1 if i.nodeid in failed else seconds.get(function_of(i.nodeid), 0.2))
+    items[:] = items[::2] + items[1::2]  # each of two workers begins with one half
+
+
+def function_of(nodeid: str) -> str:
+    """Return the name of a test without its parameters."""
+    return nodeid.partition("[")[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    spent = perf_counter() - item.config.stash[STARTED]
+    if item.config.getoption("quick") and spent > QUICK_SECONDS:
+        pytest.skip("OUT OF TIME: `make test` runs it")
 
 
 @pytest.fixture(autouse=True)
@@ -135,9 +162,15 @@ def no_kernel_is_interpreted() -> Iterator[None]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     seconds: Counter[str] = Counter()
+    longest: dict[str, float] = {}
     for report in (r for reports in terminalreporter.stats.values() for r in reports):
         if isinstance(report, pytest.TestReport):
             seconds[report.nodeid.partition("::")[0]] += report.duration
+            name = function_of(report.nodeid)
+            longest[name] = max(longest.get(name, 0), report.duration)
+    config = terminalreporter.config
+    if config.cache is not None and run_name(config) and not config.getoption("quick"):
+        config.cache.set(DURATIONS, {name: round(spent, 3) for name, spent in longest.items()})
     slowest = ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.most_common(NAMED_FILES))
     terminalreporter.write_line(f"slowest files: {slowest}")
     skipped = terminalreporter.stats.get("skipped", [])
