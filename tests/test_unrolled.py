@@ -12,7 +12,7 @@ from explorer import np as xp
 from explorer.counters import counters
 
 WIDTH = 16
-FEW, MANY = 12, 36
+FEW, MANY = 16, 64
 ROOM = 1.25  # for what grows with the logarithm
 
 
@@ -56,7 +56,8 @@ def calls_of(work: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("layers", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("layers", [1, 2])
 def test_work_is_linear_in_the_steps(layers: int) -> None:
     counts: dict[int, int] = {}
     for steps in (3, FEW, MANY):  # the first one imports and reads what is needed once

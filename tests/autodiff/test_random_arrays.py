@@ -94,7 +94,7 @@ def test_a_number_behind_a_new_axis_is_of_the_axis_that_it_takes_an_element_of()
         assert a[key].ndim <= 2 * a.ndim
 
 
-@settings(max_examples=examples(40, few=8), **QUIET)
+@settings(max_examples=examples(40, few=5), **QUIET)
 @given(**SEEDS)
 def test_gradients_are_those_of_central_differences(seed: int, count: int) -> None:
     agrees_with_differences(seed, count)
@@ -105,7 +105,7 @@ def test_gradients_of_a_flat_argument_beside_a_large_total() -> None:
     agrees_with_differences(6273, 4)
 
 
-@settings(max_examples=examples(40, few=8), **QUIET)
+@settings(max_examples=examples(40, few=5), **QUIET)
 @given(**SEEDS)
 def test_gradients_are_those_of_pytorch(seed: int, count: int) -> None:
     agrees_with_torch(seed, count)

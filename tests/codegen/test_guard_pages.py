@@ -15,7 +15,7 @@ import pytest
 from tests.codegen.guard_pages import DONE, SIDES, Pages
 from tests.codegen.guarded_cases import FAMILIES
 
-FEW = ("written", "operators", "windows")  # the other families by `make test-all`
+FEW = ("written", "windows")  # the other families by `make test-all`
 
 
 class Child:

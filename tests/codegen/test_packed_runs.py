@@ -60,6 +60,7 @@ CASES = tuple(
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("filters, sizes", CASES)
 def test_filters_come_whole_into_panels(filters: str, sizes: tuple[int, ...]) -> None:
     kernel, tiling, arrays = learnt(filters, sizes)

@@ -42,8 +42,14 @@ def test_a_light_model_answers_like_onnxruntime(name: str, tmp_path: Path) -> No
     agree(compiled.run(feeds), Oracle(path)(feeds))
 
 
-@pytest.mark.few(3)
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.few(4)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.exhaustive if n == "tiny_mobilenetv2" else ())
+        for n in TINY
+    ],
+)
 def test_a_tiny_model_answers_like_onnxruntime_for_all_sizes(name: str) -> None:
     path = DATA / f"{name}.onnx"
     compiled = explorer.compile(explorer.load(path))

@@ -41,7 +41,7 @@ def compiled(request):
     }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", POLICIES)
 def test_planned_bytes_are_a_share_of_all_intermediates_at_most(compiled, name):
     c, (options, most) = compiled[name], POLICIES[name]
@@ -53,7 +53,7 @@ def test_planned_bytes_are_a_share_of_all_intermediates_at_most(compiled, name):
         assert found.planned_bytes <= most * found.naive_bytes, (batch, seq)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 def test_welding_takes_no_more_memory(compiled):
     for batch, seq in bindings():
         sizes = {"batch": batch, "seq": seq}

@@ -99,6 +99,7 @@ def test_what_is_no_submission_is_one_line(
     assert main(["build", "99"]) == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("chapter", "name"), [("08", "measuring"), ("11", "vjp")])
 def test_a_cell_that_fails_or_never_ends_costs_its_own_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chapter: str, name: str

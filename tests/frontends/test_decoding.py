@@ -36,7 +36,7 @@ def feeds(batch: int, steps: int = STEPS) -> dict[str, Any]:
     }
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("batch", BATCHES)
 def test_the_best_words_of_64_steps_are_those_of_numpy(batch: int) -> None:
     found, wanted = compiled().run(feeds(batch)), run(FLOW, feeds(batch))

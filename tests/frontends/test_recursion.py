@@ -22,6 +22,7 @@ from explorer.ir.decisions.control import TaskTree
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.executable import Executable
 from tests.benchmarks.recursive_autoencoder import BY_NUMPY, NAME, balanced, random_tree
+from tests.examples import examples
 
 QUICK, PROGRAMS = 25, 300
 WIDE = 5
@@ -105,7 +106,7 @@ def agree(compiled: Any, model: Any, inputs: dict[str, Any]) -> None:
     ],
 )
 def test_random_recursions_equal_python_on_arrays(first: int) -> None:
-    for seed in range(first, first + 25):
+    for seed in range(first, first + examples(25, few=8)):
         model = recursion(seed)
         rng = np.random.default_rng(seed)
         for threads in (1, 2):

@@ -216,6 +216,7 @@ def test_weights_of_which_a_diagonal_is_read_are_not_filtered() -> None:
     assert window_sum(kernel, changed) == "its weights are not read dim by dim"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["f2", "f4"])
 def test_grouped_channels_are_filtered_group_by_group(algorithm: str) -> None:
     """The windows of ResNeXt that move by one; its first one has three channels."""

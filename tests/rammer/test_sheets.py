@@ -103,6 +103,7 @@ def test_no_grid_is_offered_that_leaves_all_others_fewer_places():
     assert [len(o.kernels) for o in facts_of(run, V100, alone).operators] == [1, 2]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     ["tiny_resnet18", pytest.param("tiny_mobilenetv2", marks=pytest.mark.exhaustive)],

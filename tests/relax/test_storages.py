@@ -225,6 +225,7 @@ def test_a_plan_is_evaluated_in_microseconds():
     assert time.process_time() - begin < 0.5  # 59 storages, 1000 times; 0.02 where it was written
 
 
+@pytest.mark.exhaustive
 def test_a_plan_of_20_000_values_is_made_in_a_moment():
     begin = time.process_time()
     plan = in_a_row([(N, 1 + k % 7) for k in range(20_000)])

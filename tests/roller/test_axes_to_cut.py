@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 import explorer
 from tests.fuzz.settings import PLAIN
 
 
+@pytest.mark.exhaustive
 def test_filtered_images_of_any_height_are_cut_along_their_rows() -> None:
     c = explorer.compile("zoo:squeezenet", PLAIN.device, until=explorer.Stage.ROLLED)
     weighed = {d.binding: d for d in c.program.decisions.algorithms}

@@ -17,6 +17,7 @@ from widgets.session.session import Session
 from widgets.timed.left_out import LeftOutRows, caption, table
 
 
+@pytest.mark.exhaustive
 def test_each_step_is_left_out_alone_or_says_who_needs_it() -> None:
     c = explorer.compile("zoo:small_mobilevit", until=Stage.PLANNED)
     whole, found = cost_of(c), {x.step: x for x in leave_one_out(c)}

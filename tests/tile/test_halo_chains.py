@@ -71,6 +71,7 @@ def test_a_chain_gives_what_its_steps_give(name: str) -> None:
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4, err_msg=str(tiling))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_touches_nothing_outside(name: str) -> None:
     chain = CHAINS[name]

@@ -171,7 +171,7 @@ ASKED = (
 )
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ASKED)
 def test_every_access_is_what_its_threads_do_one_by_one(
     blocks: dict[str, BlockCode], name: str

@@ -133,6 +133,7 @@ def test_a_loop_makes_as_many_trips_as_the_cpu() -> None:
     assert max(b.iteration for b in measured.bricks) + 1 == trips
 
 
+@pytest.mark.exhaustive
 def test_threads_that_share_a_sum_make_what_the_cpu_makes() -> None:
     weights = np.random.default_rng(0).standard_normal((256, 128)).astype(np.float32)
 
