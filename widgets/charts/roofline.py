@@ -12,7 +12,7 @@ from widgets.roller.roofline import Point, Roof, RooflineRows, point_words
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond")  # by level, nearest first
 DECADE, MOST = 55, 600  # pixels: of a decade of speed, of a chart
-CLOSE = 0.3  # decades: roofs that lie nearer share one name
+CLOSE = 0.4  # decades: roofs that lie nearer share one name
 WORDS = "%{customdata}<extra></extra>"
 
 
