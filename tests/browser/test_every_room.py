@@ -38,7 +38,7 @@ from widgets.draw import theme
 from widgets.model.picture import Picture
 from widgets.rooms import gallery
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("rooms")]
 
 HERE = Path(__file__).parent
 KEPT = HERE.parents[1] / "build" / "rooms"
