@@ -98,7 +98,7 @@ class Opened:
     def still(self, at: str) -> None:
         """The room is drawn, to its end."""
         still = f"seen.still('{self.place[0]}', {json.dumps(self.place[0] in WALLS)})"
-        assert self.happens(still, 10_000), f"{at}: {self.ask('seen.drawn()')}"
+        assert self.happens(still, 30_000), f"{at}: {self.ask('seen.drawn()')}"
 
     def paint(self, scheme: str) -> None:
         if scheme != self.scheme:
