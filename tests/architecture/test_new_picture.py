@@ -2,9 +2,6 @@
 of `widgets.rooms.gallery.PICTURES`.
 """
 
-import re
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Browser
 
@@ -12,7 +9,6 @@ import explorer
 import widgets
 from explorer.errors import SnapshotError
 from explorer.ir.stage import Stage
-from tests.architecture.imports import ROOT
 from tests.browser.over_session import house
 from widgets.draw.svg import Svg, label
 from widgets.draw.table import Table
@@ -24,14 +20,6 @@ from widgets.session import state
 from widgets.session.session import Session
 
 MODEL = "tests/data/tiny_skip.onnx"
-
-
-SAME_WORDS = {  # the label of a drawing or a form, a tab and a station of the inspector
-    "Brick wall": ["wall.js"],
-    "Connections": ["weld.js"],
-    "Fusion": ["inspector.js"],
-    "rTasks": ["inspection.py"],
-}
 
 
 def names(s: OnShow, op: str) -> Drawn:
@@ -82,28 +70,11 @@ def test_the_report_has_it(session: Session) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_house_has_its_tab(
-    browser: Browser,
-    tmp_path: Path,
-    session: Session,
-    scheme: str,
-) -> None:
-    with house(browser, tmp_path, session, scheme=scheme) as found:
+def test_the_house_has_its_tab(browser: Browser, session: Session) -> None:
+    with house(browser, session) as found:
         found.locator("#room .stage[data-stage=TASKED]").click()
         tab = found.locator("#room .pw [role=tab]", has_text="All names")
         assert tab.get_attribute("title") == MINE.words
         tab.click()
         found.wait_for_selector("#room .picture svg.pic[aria-label=Names], #room .picture svg.pic")
         assert session.house.operators[0].name in found.inner_html("#room .picture")
-
-
-def test_no_script_and_no_page_names_a_picture() -> None:
-    """The title of one under a stage stands in no file but that which draws it."""
-    elsewhere = [ROOT / "widgets" / room for room in ("canvas", "page", "session", "rooms")]
-    files = [p for folder in elsewhere for p in folder.iterdir() if p.suffix in (".py", ".js")]
-    texts = {p.name: p.read_text(encoding="utf-8") for p in files}
-    for shown in gallery.PICTURES[:-1]:
-        said = re.compile(rf"""["'`]{re.escape(shown.title)}["'`]""")
-        naming = [name for name, text in texts.items() if shown.stage and said.search(text)]
-        assert naming == SAME_WORDS.get(shown.title, []), shown.title

@@ -11,8 +11,6 @@ together. "whole" is the first view, with all that the page begins with.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -42,11 +40,7 @@ def rows(units: int, bricks: int, seconds: float) -> None:
     first = sum(map(len, session.buffers().values()))
     chromium = find_chromium()
     assert chromium, "there is no Chromium: set $IRONWORKS_CHROMIUM"
-    with (
-        TemporaryDirectory() as folder,
-        chromium_browser(chromium) as browser,
-        house(browser, Path(folder), session) as page,
-    ):
+    with chromium_browser(chromium) as browser, house(browser, session) as page:
         for name, share in ZOOMS:
             view = "null" if share == 1 else f"[t * 0.4, t * (0.4 + {share})]"
             total = session.walls.planned.total_us if session.walls.planned else 0.0

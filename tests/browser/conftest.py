@@ -1,54 +1,47 @@
-"""A page with a house over a host that answers from the page itself."""
+"""Houses over a host that answers from the page itself, and over a session."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.browser import by_hand
-from widgets.page import front_end
 from widgets.session.session import Session
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+    from tests.browser.over_session import HousePage
+
 pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
 
-HOST = (Path(__file__).parent / "live_host.js").read_text("utf-8")
+
+@pytest.fixture
+def live(browser: "Browser", request: pytest.FixtureRequest) -> Iterator["Page"]:
+    from tests.browser.over_session import house_page, mount_live
+
+    with house_page(browser) as found:
+        mount_live(found, by_hand.content(getattr(request, "param", True)))
+        yield found.page
 
 
 @pytest.fixture
-def live(browser: "Browser", tmp_path: Path, request: pytest.FixtureRequest) -> Iterator["Page"]:
-    from tests.browser.driver import Tab
+def own_page(browser: "Browser") -> Iterator["HousePage"]:
+    """A page of one test alone, which may load it anew."""
+    from tests.browser.over_session import HousePage
 
-    content = by_hand.content(getattr(request, "param", True))
-    script = front_end.script().replace("export default", "const page =")
-    path = tmp_path / "live.html"
-    path.write_text(
-        f'<!doctype html><meta charset="utf-8"><style>{front_end.styles()}</style>'
-        f'<div id="house"></div><script id="content" type="application/json">{content}</script>'
-        f'<script type="module">{script}\n{HOST}</script>',
-        encoding="utf-8",
-    )
-    tab = Tab(browser)
-    tab.page.goto(path.as_uri())
-    tab.page.wait_for_selector("#house .stage")
-    tab.page.wait_for_timeout(200)
-    tab.page.locator("#house .bar .name").click()
-    yield tab.page
-    assert not tab.faults and not tab.outside
-    tab.close()
+    found = HousePage(browser)
+    yield found
+    found.clear()
+    found.close()
 
 
 @pytest.fixture
-def house(
-    browser: "Browser", tmp_path: Path, session: Session, request: pytest.FixtureRequest
-) -> Iterator["Page"]:
+def house(browser: "Browser", session: Session, request: pytest.FixtureRequest) -> Iterator["Page"]:
     """A house over the module's `session`, as wide and in the scheme that a test says."""
     from tests.browser.over_session import house
 
     width, scheme = getattr(request, "param", (1440, "light"))
-    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
+    with house(browser, session, width=width, scheme=scheme) as page:
         page.wait_for_function("!document.querySelector('.house[aria-busy]')")
         yield page

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import explorer
+from tests.browser import by_hand
 from tests.browser.driver import Tab
+from tests.browser.exhaustive import exhaustive
+from tests.browser.over_session import settle
 from tests.frontends.models import DATA
 from widgets.page.report import page as report
 from widgets.session.session import Session
@@ -46,37 +49,42 @@ def objections(page: Page, where: str = "#room") -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("house", [(1440, "light"), (1000, "dark")], indirect=True)
+@pytest.mark.parametrize("house", [(1440, "light"), exhaustive((1000, "dark"))], indirect=True)
 def test_axe_objects_to_nothing_in_any_stage(house: Page) -> None:
     said = {"as it opens": objections(house)}
     house.locator(".house").focus()
     house.keyboard.press("j")
-    house.wait_for_timeout(300)
+    settle(house)
     for n in range(house.locator(".strip .stage").count()):
         stage = house.locator(".strip .stage").nth(n)
         stage.click()
-        house.wait_for_timeout(300)
+        settle(house)
         said[f"stage {n}"] = objections(house)
         house.locator(".house").focus()
         house.keyboard.press("t")
-        house.wait_for_timeout(200)
+        settle(house)
         said[f"table of stage {n}"] = objections(house, "#room .pw")  # all else is as before
         house.keyboard.press("t")
     house.keyboard.press("?")
-    house.wait_for_timeout(200)
+    settle(house)
     said["keys"] = objections(house)
     lines = {line: where for where, found in reversed(said.items()) for line in found}
     assert not lines, "\n".join(f"{where}: {line}" for line, where in lines.items())
 
 
-@pytest.mark.parametrize(  # dark colours are those of the house above
-    "scheme", ["light", pytest.param("dark", marks=pytest.mark.exhaustive)]
+@pytest.mark.parametrize(
+    ("model", "scheme"),
+    [("by hand", "light"), exhaustive("tiny_bert", "light"), exhaustive("tiny_bert", "dark")],
 )
 def test_axe_objects_to_nothing_in_a_report(
-    browser: Browser, tmp_path: Path, session: Session, scheme: str
+    browser: Browser, tmp_path: Path, request: pytest.FixtureRequest, model: str, scheme: str
 ) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report(session), encoding="utf-8")
+    by_model = {
+        "by hand": lambda: by_hand.saved_page(measured=True),
+        "tiny_bert": lambda: report(request.getfixturevalue("session")),
+    }
+    path.write_text(by_model[model](), encoding="utf-8")
     tab = Tab(browser, 1280, 900, scheme)
     tab.page.goto(path.as_uri())
     tab.page.wait_for_selector(".house .stage")
@@ -87,7 +95,7 @@ def test_axe_objects_to_nothing_in_a_report(
     tab.close()
 
 
-@pytest.mark.parametrize("house", [(1440, "light"), (1000, "dark")], indirect=True)
+@pytest.mark.parametrize("house", [(1000, "dark"), exhaustive((1440, "light"))], indirect=True)
 def test_axe_objects_to_nothing_in_the_rooms_of_code(house: Page) -> None:
     house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
     house.locator(".stage[data-stage=EMITTED]").click()

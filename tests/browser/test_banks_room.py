@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import explorer
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import house
 from widgets.session.session import Session
 
@@ -21,12 +22,18 @@ def session() -> Session:
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(900, "dark"), (1280, "light"), (1280, "dark"), (1600, "light")]
+    ("width", "scheme"),
+    [
+        (900, "dark"),
+        exhaustive(1280, "light"),
+        exhaustive(1280, "dark"),
+        exhaustive(1600, "light"),
+    ],
 )
 def test_banks_are_drawn_walked_through_and_a_table(
-    browser: Browser, tmp_path: Path, session: Session, width: int, scheme: str
+    browser: Browser, session: Session, width: int, scheme: str
 ) -> None:
-    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
+    with house(browser, session, width=width, scheme=scheme) as page:
         page.locator("#room .stage[data-stage=ROLLED]").click()
         page.locator("#room .pw .ph [role=tab]", has_text="Banks").click()
         page.wait_for_selector("#room .picture svg.pic [data-step]")

@@ -12,6 +12,10 @@ import pytest
 import explorer
 import explorer.np as enp
 from explorer.ir.stage import Stage
+from tests.browser.driver import Tab
+from tests.browser.exhaustive import exhaustive
+from tests.browser.over_session import house as house_of
+from tests.browser.over_session import settle
 from widgets.draw.theme import DARK, LIGHT
 from widgets.page.report import page as report
 from widgets.rooms import gallery
@@ -65,7 +69,7 @@ def enter(page: Page, room: str) -> None:
         " && document.querySelector('.picture .chart .js-plotly-plot')?._fullLayout.width > 200",
         arg=room,
     )
-    page.wait_for_timeout(300)
+    settle(page)
 
 
 def ink(page: Page) -> str:
@@ -76,7 +80,7 @@ def rgb(colour: str) -> str:
     return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
-@pytest.mark.parametrize("house", [(900, "light"), (1600, "dark")], indirect=True)
+@pytest.mark.parametrize("house", [(900, "light"), exhaustive((1600, "dark"))], indirect=True)
 def test_each_chart_is_drawn_inside_its_room(house: Page) -> None:
     for room in CHARTS:
         enter(house, room)
@@ -97,15 +101,14 @@ def test_each_chart_is_drawn_inside_its_room(house: Page) -> None:
         assert len(set(house.evaluate(wide))) == 1, room
 
 
-@pytest.mark.parametrize("width", [900, 1000, 1600])
+@pytest.mark.parametrize("width", [900, *map(exhaustive, (1000, 1600))])
 def test_names_under_a_staircase_do_not_touch(
-    browser: Browser, tmp_path: Path, session: Session, width: int
+    browser: Browser, session: Session, width: int
 ) -> None:
     """Short ones lie, those of axes that were fused stand; both are written as the words are."""
-    from tests.browser.over_session import house
 
     for s, fused in ((session, False), (Session(explorer.compile(batched)), True)):
-        with house(browser, tmp_path, s, width=width) as page:
+        with house_of(browser, s, width=width) as page:
             enter(page, "staircase")
             names: list[str] = page.locator(".chart .xtick text").all_text_contents()
             assert any("b0·i_2" in name for name in names) == fused
@@ -127,14 +130,15 @@ def test_a_chart_follows_the_theme(house: Page) -> None:
     enter(house, "roofline")
     assert ink(house) == rgb(LIGHT["ink2"])
     house.locator("[aria-label='Light or dark']").click()
-    house.wait_for_timeout(300)
+    settle(house)
     assert ink(house) == rgb(DARK["ink2"])
     house.evaluate("document.body.setAttribute('data-jp-theme-light', 'true')")
-    house.wait_for_timeout(300)
+    settle(house)
     assert ink(house) == rgb(LIGHT["ink2"])
 
 
 def test_the_script_that_draws_comes_once_and_leads_nowhere(house: Page) -> None:
+    house.evaluate("globalThis.ironworksPlotly = null")
     for room in CHARTS:
         enter(house, room)
     sizes = [n for n in house.evaluate("sent") if n > 1_000_000]
@@ -158,7 +162,7 @@ def test_a_selected_operator_is_marked_and_a_point_selects(house: Page, session:
     assert house.evaluate(marked) == []
     chosen = names.index(next(filter(None, ops))[0])
     house.evaluate("op => driver.select(op)", chosen)
-    house.wait_for_timeout(300)
+    settle(house)
     assert names[chosen] in house.evaluate(marked)
     house.locator(".chart").focus()
     house.keyboard.press("Home")
@@ -170,7 +174,7 @@ def test_a_selected_operator_is_marked_and_a_point_selects(house: Page, session:
     for _ in range(len(ops) - 1 - last):
         house.keyboard.press("ArrowLeft")
     house.keyboard.press("Enter")
-    house.wait_for_timeout(300)
+    settle(house)
     assert names[house.evaluate("driver.state.op")] in ops[last]
 
 
@@ -216,7 +220,7 @@ def test_a_line_is_turned_off_by_its_name_and_stays_so(house: Page) -> None:
     off = "document.querySelector('.chart .js-plotly-plot').data[1].visible"
     house.wait_for_function(f"{off} === 'legendonly'")
     house.locator("[aria-label='Light or dark']").click()
-    house.wait_for_timeout(300)
+    settle(house)
     assert house.evaluate(
         "document.querySelector('.chart .js-plotly-plot')._fullData[1].visible"
     ) == ("legendonly")
@@ -232,7 +236,7 @@ def test_a_chart_is_kept_as_an_image(house: Page) -> None:
         assert data.startswith(b"\x89PNG") if kind == "PNG" else b"<svg" in data[:200]
 
 
-@pytest.mark.parametrize("house", [(1280, "light"), (900, "dark")], indirect=True)
+@pytest.mark.parametrize("house", [(900, "dark"), exhaustive((1280, "light"))], indirect=True)
 def test_the_words_of_a_kept_chart_lie_over_nothing(
     house: Page, browser: Browser, tmp_path: Path
 ) -> None:
@@ -252,7 +256,6 @@ def test_the_words_of_a_kept_chart_lie_over_nothing(
 
 
 def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session: Session) -> None:
-    from tests.browser.driver import Tab
 
     path = tmp_path / "report.html"
     path.write_text(report(session, code=False), encoding="utf-8")
@@ -279,15 +282,14 @@ def sized(x: explorer.tensor("float32", "n", 96)):  # type: ignore[no-untyped-de
 
 
 def test_a_button_measures_for_a_chart_tells_how_far_it_is_and_can_be_cancelled(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.browser.over_session import house
     from widgets.timed import sizes
 
     monkeypatch.setattr(sizes, "SECONDS", 0.0)
     monkeypatch.setitem(CHARTS, "sizes", "PLANNED")
     session = Session(explorer.compile(sized))
-    with house(browser, tmp_path, session, width=900) as page:
+    with house_of(browser, session, width=900) as page:
         enter(page, "sizes")
         button = page.locator(".rbar [data-action=clock]")
         assert button.text_content() == "Measure the sizes"
@@ -306,7 +308,7 @@ def test_a_button_measures_for_a_chart_tells_how_far_it_is_and_can_be_cancelled(
         page.wait_for_function(
             "document.querySelector('[data-action=clock]').textContent === 'Measure the sizes'"
         )
-        page.wait_for_timeout(200)
+        settle(page)
         assert 0 < len(session.clocked("sizes", "n")) < len(every)
 
 
@@ -316,15 +318,14 @@ def deep(weights: Any, x: Any) -> Any:
     return (x * x).mean()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["dark", exhaustive("light")])
 def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
-    browser: Browser, tmp_path: Path, scheme: str
+    browser: Browser, scheme: str
 ) -> None:
-    from tests.browser.over_session import house
 
     kinds = [explorer.tensor("float32", 8, 8)] * 4, explorer.tensor("float32", 64, 8)
     session = Session(explorer.compile(explorer.trace(explorer.value_and_grad(deep))(*kinds)))
-    with house(browser, tmp_path, session, width=1440, scheme=scheme) as page:
+    with house_of(browser, session, width=1440, scheme=scheme) as page:
         tabs = page.locator(".tabs[aria-label=Picture] [role=tab]")
         page.locator(".stage", has_text="DIFFERENTIATED").click()
         tabs.filter(has_text="Backward graph").click()

@@ -5,6 +5,7 @@ from playwright.sync_api import Page
 
 import explorer
 from explorer.trial.helper import CAN_FORK
+from tests.browser.exhaustive import exhaustive
 from widgets.session.session import Session
 
 pytestmark = [
@@ -41,7 +42,7 @@ def told(found: Page, start: str) -> str:
     return found.inner_text(NOTE)
 
 
-@pytest.mark.parametrize("house", [(1440, "light"), (900, "dark")], indirect=True)
+@pytest.mark.parametrize("house", [(900, "dark"), exhaustive((1440, "light"))], indirect=True)
 def test_an_edit_is_tried_and_kept_while_one_looks_elsewhere(house: Page) -> None:
     text = enter(house)
     area = house.locator(".linked textarea")

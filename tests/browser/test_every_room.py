@@ -1,10 +1,12 @@
-"""Every room of the house, in JupyterLab and served by Voila: it is drawn, what is selected in it
-by pointer and by key is what every pane is about, and nothing that is written is cut or
-under other words, at every width, at 400 % and in both themes.
+"""Every room of the house: it is drawn, what is selected in it by pointer and by key is what every
+pane is about, and nothing that is written is cut or under other words.
+
+`make test` looks at a page over a session, in light, at 1280 points and at 400 %; `make test-all`
+also at JupyterLab and at Voila, in both themes and at every width.
 
 The rooms are those of `gallery.PICTURES`: one that is added is looked at here. What a canvas draws
-(the wall, a graph's lines) is points, so of its words geometry sees nothing: the pictures that are
-left in `build/rooms`, HOST-ROOM-WIDTH-THEME.png, are for that.
+(the wall, a graph's lines) is points, so of its words geometry sees nothing: the pictures that
+`make test-all` leaves in `build/rooms`, HOST-ROOM-WIDTH-THEME.png, are for that.
 """
 
 from __future__ import annotations
@@ -24,31 +26,37 @@ import pytest
 
 pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
 
-from playwright.sync_api import Browser, CDPSession
+from playwright.sync_api import Browser, CDPSession, Page
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from explorer.ir.stage import Stage
+from tests.browser import trained_loop
 from tests.browser.driver import Lab, Tab, Voila
+from tests.browser.exhaustive import exhaustive
+from tests.browser.over_session import house as house_over
 from widgets.draw import theme
 from widgets.model.picture import Picture
 from widgets.rooms import gallery
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("rooms")]
 
 HERE = Path(__file__).parent
 KEPT = HERE.parents[1] / "build" / "rooms"
 CLIPPED = (HERE / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 SEEN = (HERE / "room_seen.js").read_text("utf-8")
 
-HOSTS = ("JupyterLab", "Voila")
+PAGE = "a page"
+HOSTS = (PAGE, "JupyterLab", "Voila")
 SERVED = "zoo:tiny_bert"
 WALLS = tuple(p.name for p in gallery.PICTURES if p.live == "wall")  # which a canvas draws
 ROOMS = tuple(p for p in gallery.PICTURES if p.name in gallery.choices())
 SCHEMES = {"light": theme.LIGHT, "dark": theme.DARK}
 # Width, height and points of the screen to one of the page; the last is 1280 at 400 %.
 WINDOWS = {1600: (1100, 1), 1280: (1000, 1), 900: (1000, 1), 320: (256, 4)}
+FIRST = (("light", 1280), ("light", 320))
 # What has only words, before a button is pressed, or for want of a GPU or of a loop.
 WORDS_ALONE = {
+    PAGE: {"inside", "banks"},
     "JupyterLab": {"inside", "banks"},
     "Voila": {"inside", "banks", "iterations", "crossing"},
 }
@@ -63,17 +71,17 @@ class Opened:
     """A house in a host, whose window is made wider and narrower."""
 
     host: str
-    tab: Tab
+    page: Page
     devtools: CDPSession
     scheme: str = "light"
     place: tuple[str, str] = ("", "")
 
     @property
     def ask(self) -> Callable[..., Any]:
-        return self.tab.page.evaluate
+        return self.page.evaluate
 
     def wait(self, condition: str, ms: int = 5000) -> None:
-        self.tab.page.wait_for_function(condition, timeout=ms)
+        self.page.wait_for_function(condition, timeout=ms)
 
     def happens(self, condition: str, ms: int) -> bool:
         try:
@@ -90,7 +98,7 @@ class Opened:
     def still(self, at: str) -> None:
         """The room is drawn, to its end."""
         still = f"seen.still('{self.place[0]}', {json.dumps(self.place[0] in WALLS)})"
-        assert self.happens(still, 10_000), f"{at}: {self.ask('seen.drawn()')}"
+        assert self.happens(still, 30_000), f"{at}: {self.ask('seen.drawn()')}"
 
     def paint(self, scheme: str) -> None:
         if scheme != self.scheme:
@@ -101,7 +109,7 @@ class Opened:
         """Go to a room as a reader does, by its tabs."""
         if self.place == (room.name, stage):
             return
-        page = self.tab.page
+        page = self.page
         page.locator(f".strip [data-stage={stage}]").click()
         tabs = page.locator('.pw .ph [aria-label="Picture"]')
         if room.every:
@@ -116,10 +124,10 @@ class Opened:
         place = self.ask(where)
         if place is None:
             return False
-        self.tab.page.mouse.move(*place)
+        self.page.mouse.move(*place)
         if not self.happens(pointed, 1500):
             return False
-        self.tab.page.mouse.click(*place)
+        self.page.mouse.click(*place)
         return self.happens(done, 1500)
 
     def kept(self, room: Picture, width: int) -> None:
@@ -153,6 +161,23 @@ def notebook(folder: Path) -> None:
 @contextmanager
 def house(browser: Browser, host: str, own: Path) -> Iterator[Opened]:
     """A house in this host, whose page may have no fault and ask for nothing outside."""
+    with in_page(browser) if host == PAGE else served(browser, host, own) as page:
+        found = Opened(host, page, page.context.new_cdp_session(page))
+        found.wait("!document.querySelector('.house[aria-busy]')", 120_000)
+        found.ask(SEEN)
+        yield found
+
+
+@contextmanager
+def in_page(browser: Browser) -> Iterator[Page]:
+    """A house without a server, in a tab of its own: the size of its screen is changed."""
+    with house_over(browser, trained_loop.house().session, alone=True) as page:
+        yield page
+
+
+@contextmanager
+def served(browser: Browser, host: str, own: Path) -> Iterator[Page]:
+    """A house in JupyterLab or of Voila."""
     tab = Tab(browser, 1600, 1100)
     server: Lab | Voila
     if host == "JupyterLab":
@@ -169,10 +194,7 @@ def house(browser: Browser, host: str, own: Path) -> Iterator[Opened]:
         else:
             tab.page.goto(server.url)
             tab.page.wait_for_selector(".house .stage", timeout=120_000)
-        found = Opened(host, tab, tab.page.context.new_cdp_session(tab.page))
-        found.wait("!document.querySelector('.house[aria-busy]')", 120_000)
-        found.ask(SEEN)
-        yield found
+        yield tab.page
         assert tab.outside == [] and tab.faults == []
     finally:
         tab.close()
@@ -211,9 +233,9 @@ def selected_by_pointer(opened: Opened, room: Picture, at: str) -> str:
     """
     if opened.ask("seen.op()") < 0:  # what is taken in a chart selects nothing
         opened.ask("document.querySelector('.house').focus()")
-        opened.tab.page.keyboard.press("j")
+        opened.page.keyboard.press("j")
         opened.wait("seen.op() >= 0")
-    table = opened.tab.page.locator(".bar [aria-label=Table]")
+    table = opened.page.locator(".bar [aria-label=Table]")
     another = f"seen.op() !== {opened.ask('seen.op()')} && seen.op() >= 0"
     tile = f"seen.controls() !== {json.dumps(opened.ask('seen.controls()'))}"
     line = f"{another} || document.querySelector('.picture .ln.at') !== null"
@@ -246,7 +268,7 @@ def selected_by_key(opened: Opened, room: Picture, at: str) -> None:
     said = json.dumps(opened.ask("seen.said()"))
     for _ in range(PRESSES):
         before = opened.ask("seen.op()")
-        opened.tab.page.keyboard.press("j")
+        opened.page.keyboard.press("j")
         opened.wait(f"seen.op() !== {before}")
         linked(opened, f"{at}: J")
         if not room.about or opened.happens(f"seen.follows({said})", 600):
@@ -255,33 +277,22 @@ def selected_by_key(opened: Opened, room: Picture, at: str) -> None:
 
 
 def looked_at() -> Iterator[Any]:
-    """By `make test` each room in one host, in turn: what only the notebook's model has, there."""
-    for n, host in enumerate(HOSTS):
-        for number, room in enumerate(ROOMS):
-            only = room.name in WORDS_ALONE["Voila"] - WORDS_ALONE["JupyterLab"]
-            if n == (0 if only or room.stage is Stage.DIFFERENTIATED else number % len(HOSTS)):
-                yield pytest.param(host, room, False, id=f"{host}-{room.name}")
-            at_full = f"{host}-{room.name}-all"
-            yield pytest.param(host, room, True, id=at_full, marks=pytest.mark.exhaustive)
+    """Each room in a page, and at every stage and width in each other host."""
+    for host, room in product(HOSTS, ROOMS):
+        full = host != PAGE
+        marks = [pytest.mark.exhaustive] if full else []
+        yield pytest.param(host, room, full, id=f"{host}-{room.name}", marks=marks)
 
 
 @pytest.mark.parametrize(("host", "room", "full"), tuple(looked_at()))
 def test_a_room_is_drawn_linked_and_legible(opened: Opened, room: Picture, full: bool) -> None:
     stages = opened.ask(STAGES)
     number = ROOMS.index(room)
-    turn = number // len(HOSTS)  # of the room in its host
     own = [room.stage.name] if room.stage is not None else [s for s in stages]
     if own == ["DIFFERENTIATED"] and own[0] not in stages:
         pytest.skip("this model has no gradient")
-    # Half of the widths in each theme, the other half in the next room; of 8 rooms in turn each has
-    # its selection at another width and theme.
-    half = (turn + turn // len(WINDOWS)) % 2
-    windows = tuple(
-        (scheme, width)
-        for place, scheme in enumerate(SCHEMES)
-        for width in (WINDOWS if full else tuple(WINDOWS)[(place + half) % 2 :: 2])
-    )
-    chosen = windows[turn % len(windows)]
+    windows = tuple(product(SCHEMES, WINDOWS)) if full else FIRST
+    chosen = windows[number % len(windows)]  # where something is selected in it
     problems: list[str] = []
     kinds: set[str] = set()
     for stage, (scheme, width) in product(own if full else own[number % len(own) :][:1], windows):
@@ -301,16 +312,17 @@ def test_a_room_is_drawn_linked_and_legible(opened: Opened, room: Picture, full:
             selected_by_key(opened, room, at)
             opened.still(at)
             problems += [f"{at}, selected: {found}" for found in opened.ask(CLIPPED)]
+        if full:
             opened.kept(room, width)
     assert not problems, "\n".join(problems)
     assert any(kinds), f"{opened.host}, {room.title}: nothing can be selected at any width"
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", [PAGE, *map(exhaustive, HOSTS[1:])])
 def test_the_list_of_rooms_is_that_of_the_house(opened: Opened) -> None:
     """Each stage has the tabs of its pictures."""
     for stage in opened.ask(STAGES):
-        opened.tab.page.locator(f".strip [data-stage={stage}]").click()
+        opened.page.locator(f".strip [data-stage={stage}]").click()
         tabs = opened.ask(TABS)
         assert {p.name for p in gallery.of_stage(Stage[stage])} <= {*tabs}
     opened.place = ("", "")

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import house as house_of
+from tests.browser.over_session import settle
 from tests.widgets.test_failed_turns import own_registry, session
 from widgets.session.session import Session
 
@@ -27,11 +29,11 @@ def switch(page: Page) -> None:
     page.get_by_label("fold copies into kernels is on").click()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (900, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1280, "light")])
 def test_a_switch_with_which_compiling_fails_offers_the_program_before_the_error(
-    browser: Browser, tmp_path: Path, session: Session, width: int, scheme: str
+    browser: Browser, session: Session, width: int, scheme: str
 ) -> None:
-    with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+    with house_of(browser, session, width=width, scheme=scheme) as page:
         page.wait_for_function("!document.querySelector('.house[aria-busy]')")
         switch(page)
         page.wait_for_selector(f"{OFFER}:visible")
@@ -59,5 +61,5 @@ def test_a_switch_with_which_compiling_fails_offers_the_program_before_the_error
         page.wait_for_function("driver.wall.bricks() > 0")
         assert session.now.ended is None and not page.is_visible(OVER)
         page.locator("#room .stage[data-stage=LEGALIZED]").click()
-        page.wait_for_timeout(200)
+        settle(page)
         assert not page.is_visible(OVER)

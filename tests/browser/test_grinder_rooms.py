@@ -1,7 +1,6 @@
 """Grinder's rooms in the house: sliders by key, what they light, and the wall that follows."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ VISIBLE = (
 
 
 def test_sliders_walk_through_trips_and_counts_and_the_wall_follows(
-    browser: Browser, tmp_path: Path
+    browser: Browser,
 ) -> None:
     c = explorer.compile(collatz)
     c = c.with_options(grinder=replace(c.options.grinder, inline_branches=False))
@@ -30,7 +29,7 @@ def test_sliders_walk_through_trips_and_counts_and_the_wall_follows(
     session.measure()
     assert session.walls.measured is not None
     trips = session.walls.measured.trips
-    with house(browser, tmp_path, session) as page:
+    with house(browser, session) as page:
         page.locator(".strip .stage", has_text="TASKED").click()
         page.wait_for_function(HAS, arg=[".pw .drawn", "ran 111 trips"])
         page.locator(".pw [role=tab]", has_text="Iterations").click()

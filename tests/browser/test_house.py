@@ -3,6 +3,7 @@ schemes.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,43 +11,31 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser import by_hand
-from tests.browser.driver import Tab
-from tests.browser.over_session import house
+from tests.browser.exhaustive import exhaustive
+from tests.browser.over_session import house, saved_house, settle
 from widgets.draw import theme
 from widgets.model.glossary import meanings
 
 pytestmark = pytest.mark.browser
 
-WIDTHS = (640, 833, 1000, 1152, 1408, 1440)  # those in between: test_every_room.py has the others
+WIDTHS = (640, 1152, *map(exhaustive, (833, 1000, 1408, 1440)))
 CLIPPED, PIXELS, SPOT = (
     (Path(__file__).parent / f"{name}.js").read_text("utf-8").split("\n", 1)[1]
     for name in ("clipped", "pixels", "spot")
 )
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path: Path = tmp_path_factory.mktemp("report") / "hand.html"
-    path.write_text(by_hand.saved_page(measured=True), encoding="utf-8")
-    return path.as_uri()
-
-
 @pytest.fixture
-def opened(browser: Browser, report: str) -> Iterator[Callable[..., Page]]:
-    tabs: list[Tab] = []
+def opened(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open the house of a saved page; the one before is closed."""
+    with ExitStack() as houses:
 
-    def open_(width: int = 1440, scheme: str = "light") -> Page:
-        tab = Tab(browser, width, 900, scheme)
-        tabs.append(tab)
-        tab.page.goto(report)
-        tab.page.wait_for_selector("#house .stage")
-        tab.page.wait_for_timeout(200)
-        return tab.page
+        def open_(width: int = 1440, scheme: str = "light") -> Page:
+            houses.close()
+            content = by_hand.content(True)
+            return houses.enter_context(saved_house(browser, content, width=width, scheme=scheme))
 
-    yield open_
-    for tab in tabs:
-        assert not tab.faults and not tab.outside
-        tab.close()
+        yield open_
 
 
 def status(found: Page) -> str:
@@ -58,7 +47,7 @@ def test_the_wall_is_drawn_and_the_selection_is_lit_everywhere(opened: Callable[
     assert found.evaluate(PIXELS, "f-conv") > 5000
     before = found.evaluate(PIXELS, "accent")
     found.locator("#house .node", has_text="fc").click()
-    found.wait_for_timeout(200)
+    settle(found)
     assert found.evaluate(PIXELS, "accent") > before + 200
     assert status(found).startswith(
         "fc is lit in every pane: 1 node, 3 lines, 1 source line, 2 + 2"
@@ -71,7 +60,7 @@ def test_a_click_on_a_brick_selects_its_operator(opened: Callable[..., Page]) ->
     found = opened()
     x, y = found.evaluate(SPOT, 1)
     found.mouse.click(x, y)
-    found.wait_for_timeout(200)
+    settle(found)
     assert "fc" in (found.locator("#house .node.lit").text_content() or "")
     assert found.locator("#house .ps .ln.lit").count() == 1
     found.keyboard.press("Escape")
@@ -92,12 +81,12 @@ def test_keys_walk_through_operators_stages_and_tables(opened: Callable[..., Pag
         ("TASKED", "uTask tree"),
     ):
         found.keyboard.press("[")
-        found.wait_for_timeout(100)
+        settle(found)
         assert found.get_attribute("#house .stage[aria-current=step]", "data-stage") == stage
         assert found.inner_text("#house .pw h2") == title
         assert found.locator("#house .picture svg").first.is_visible()
     found.keyboard.press("t")
-    found.wait_for_timeout(100)
+    settle(found)
     assert found.locator("#house .picture tr").count() > 2
     found.keyboard.press("?")
     assert found.locator("#house .sheet").is_visible()
@@ -162,10 +151,10 @@ def test_llvm_and_assembly_stand_beside_the_source(opened: Callable[..., Page]) 
     found = opened()
     found.locator("#house .node", has_text="fc").click()
     found.locator("#house .ps .tabs button", has_text="Asm").click()
-    found.wait_for_timeout(100)
+    settle(found)
     assert "vfmadd231ps" in found.inner_text("#house .ps .code")
     found.locator("#house .ps .tabs button", has_text="LLVM").click()
-    found.wait_for_timeout(100)
+    settle(found)
     assert "define void" in found.inner_text("#house .ps .code")
 
 
@@ -175,11 +164,11 @@ def test_an_operator_without_a_kernel_is_found_and_says_why(opened: Callable[...
     found.keyboard.press("/")
     found.keyboard.type("shape")
     found.keyboard.press("Enter")
-    found.wait_for_timeout(200)
+    settle(found)
     assert "folded into the dims" in found.inner_text("#house .thread")
 
 
-def test_names_of_a_wide_layer_are_written_in_full(browser: Browser, tmp_path: Path) -> None:
+def test_names_of_a_wide_layer_are_written_in_full(browser: Browser) -> None:
     names = [f"attn_head_{i}" for i in range(5)]
     graph = {
         "nodes": [
@@ -191,7 +180,7 @@ def test_names_of_a_wide_layer_are_written_in_full(browser: Browser, tmp_path: P
         "rows": [list(range(5))],
     }
     session = by_hand.session()
-    with house(browser, tmp_path, session) as found:
+    with house(browser, session) as found:
         found.evaluate(
             "graph => { content.parts.graph_operators = content.parts.graph_kernels = graph;"
             " driver.graph.load('graph_operators'); }",
@@ -205,7 +194,7 @@ def test_nothing_is_clipped_and_nothing_overlaps(opened: Callable[..., Page], wi
     found = opened(width + 32)
     assert found.evaluate(CLIPPED) == []
     found.locator("#house .pw canvas").click(position={"x": 200, "y": 45})
-    found.wait_for_timeout(200)
+    settle(found)
     assert found.evaluate(CLIPPED) == []
 
 

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import explorer
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import house
 from tests.widgets import made_by_hand as hand
 from widgets.session.session import Session
@@ -18,15 +19,15 @@ SAYS = """words => [...document.querySelectorAll(".house .drawn :is(svg.pic,p.wo
 CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), (1280, "light"), (1600, "light")])
-def test_a_kernel_is_looked_into_from_the_page(
-    browser: Browser, tmp_path: Path, width: int, scheme: str
-) -> None:
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(900, "dark"), exhaustive(1280, "light"), exhaustive(1600, "light")]
+)
+def test_a_kernel_is_looked_into_from_the_page(browser: Browser, width: int, scheme: str) -> None:
     session = Session(explorer.compile("zoo:tiny_bert"), compare=hand.compare)
     session.measure()
     call = next(c for c in session.house.calls if c.name == "linear")
     op = session.house.order[call.ops[0]]
-    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
+    with house(browser, session, width=width, scheme=scheme) as page:
         page.locator("#room .stage[data-stage=EMITTED]").click()
         page.evaluate(f"driver.select({op})")
         page.locator("#room .pw .ph [role=tab]", has_text="Inside").click()

@@ -3,6 +3,9 @@
 import pytest
 from playwright.sync_api import Page
 
+from tests.browser import by_hand
+from tests.browser.over_session import HousePage
+
 pytestmark = pytest.mark.browser
 
 
@@ -107,12 +110,14 @@ def test_a_measurement_waits_for_the_other_timing(live: Page) -> None:
     assert live.evaluate("asked[1]") == ["measure", {}]
 
 
-def test_a_link_is_restored_when_the_page_opens(live: Page) -> None:
-    live.goto(live.url + "#ironworks=abc")
-    live.reload()
-    live.wait_for_function("globalThis.asked?.length >= 1")
-    assert live.evaluate("asked[0]") == ["restore", {"text": "abc"}]
-    assert live.get_attribute("#house .stage[aria-current=step]", "data-stage") == "ROLLED"
+def test_a_link_is_restored_when_the_page_opens(own_page: HousePage) -> None:
+    page = own_page.page
+    page.goto(f"{page.url}#ironworks=abc")
+    page.reload()
+    own_page.mount("live", by_hand.content(True))
+    page.wait_for_function("asked.length >= 1")
+    assert page.evaluate("asked[0]") == ["restore", {"text": "abc"}]
+    assert page.get_attribute("#house .stage[aria-current=step]", "data-stage") == "ROLLED"
 
 
 def test_undo_pin_and_link_are_asked_for(live: Page) -> None:

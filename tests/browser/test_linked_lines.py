@@ -7,6 +7,8 @@ from playwright.sync_api import Page
 
 import explorer
 from tests.browser.driver import Tab
+from tests.browser.exhaustive import exhaustive
+from tests.browser.over_session import settle
 from widgets.page.report import page
 from widgets.session.session import Session
 
@@ -42,7 +44,9 @@ def last_line(found: Page) -> None:
     found.wait_for_selector(".linked .column .ln.at")
 
 
-@pytest.mark.parametrize("house", [(1600, "light"), (1280, "dark"), (900, "light")], indirect=True)
+@pytest.mark.parametrize(
+    "house", [(900, "light"), *map(exhaustive, [(1600, "light"), (1280, "dark")])], indirect=True
+)
 def test_a_line_lights_its_lines_in_every_language_and_brings_them_into_view(house: Page) -> None:
     enter(house)
     last_line(house)
@@ -67,11 +71,11 @@ def test_arrows_go_from_line_to_line_and_escape_leaves_the_lines(house: Page) ->
     assembly = house.locator(".linked .column").nth(2)
     before = house.inner_text(".linked .column .ln.at .no")
     house.locator(".linked .column .code").first.press("ArrowUp")
-    house.wait_for_timeout(100)
+    settle(house)
     assert int(house.inner_text(".linked .column .ln.at .no")) == int(before) - 1
     assembly.locator(".code").focus()
     house.keyboard.press("ArrowDown")
-    house.wait_for_timeout(100)
+    settle(house)
     assert assembly.locator(".ln.at").count() == 1
     assert house.inner_text(SAID).startswith("Assembly line")
     house.keyboard.press("Escape")
@@ -86,7 +90,7 @@ def test_a_line_of_the_pane_stays_selected_in_its_other_languages(house: Page) -
     house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
     house.wait_for_function("document.querySelectorAll('.ps .ln').length > 10")
     house.locator(".ps .code").evaluate("box => { box.scrollTop = box.scrollHeight; }")
-    house.wait_for_timeout(100)
+    settle(house)
     house.locator(".ps .ln").last.click(position={"x": 20, "y": 8})
     house.locator(".ps .tabs button", has_text="Asm").click()
     house.wait_for_function("document.querySelectorAll('.ps .ln.lit').length > 3")
@@ -125,11 +129,11 @@ def test_what_an_instruction_does_is_told_on_hover_and_by_keyboard(house: Page) 
     assembly.locator(".ln.lit").first.click(position={"x": 20, "y": 8})
     assert f"{words.first.inner_text()}: {told}" in house.inner_text(SAID)
     house.keyboard.press("ArrowDown")
-    house.wait_for_timeout(100)
+    settle(house)
     assert house.inner_text(SAID).startswith("Assembly line")
 
 
-@pytest.mark.parametrize("house", [(1440, "light"), (900, "dark")], indirect=True)
+@pytest.mark.parametrize("house", [(900, "dark"), exhaustive((1440, "light"))], indirect=True)
 def test_a_block_selects_its_lines_and_a_line_lights_its_block(house: Page) -> None:
     house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
     house.locator(".stage[data-stage=EMITTED]").click()
@@ -143,7 +147,7 @@ def test_a_block_selects_its_lines_and_a_line_lights_its_block(house: Page) -> N
     assert house.inner_text(SAID).startswith(f"Assembly lines {int(first) + 1} to {int(last) + 1}")
     house.keyboard.press("ArrowDown")
     house.keyboard.press("Enter")
-    house.wait_for_timeout(150)
+    settle(house)
     assert house.locator(".picture .block.own").count() == 1
     assert blocks.nth(1).get_attribute("aria-pressed") == "true"
     house.keyboard.press("Escape")
@@ -158,7 +162,9 @@ def test_a_block_selects_its_lines_and_a_line_lights_its_block(house: Page) -> N
 
 
 @pytest.mark.parametrize(
-    "house", [(900, "light"), (1000, "light"), (1280, "dark"), (1600, "light")], indirect=True
+    "house",
+    [(900, "light"), *map(exhaustive, [(1000, "light"), (1280, "dark"), (1600, "light")])],
+    indirect=True,
 )
 def test_nothing_is_clipped_in_the_rooms_of_code(house: Page) -> None:
     enter(house)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Browser
 
 import explorer
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import house
 from tests.widgets import made_by_hand as hand
 from widgets.session.session import Session
@@ -16,14 +15,14 @@ pytestmark = pytest.mark.browser
 FOLDS, BLOCKS = "#room .picture .block[data-loop]", "#room .picture .block"
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), (1280, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1280, "light")])
 def test_a_folded_loop_is_opened_and_all_are_folded_again(
-    browser: Browser, tmp_path: Path, width: int, scheme: str
+    browser: Browser, width: int, scheme: str
 ) -> None:
     session = Session(explorer.compile("zoo:small_mobilevit"), compare=hand.compare)
     longest = max(session.now.compiled.kernels, key=lambda k: len(k.listings.assembly.text))
     op = session.house.order[sorted(longest.origins)[0]]
-    with house(browser, tmp_path, session, width=width, scheme=scheme) as page:
+    with house(browser, session, width=width, scheme=scheme) as page:
         page.locator("#room .stage[data-stage=EMITTED]").click()
         page.evaluate(f"driver.select({op})")
         page.locator("#room .pw .ph [role=tab]", has_text="Flow of code").click()

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
+from tests.browser import by_hand
+from tests.browser.over_session import HousePage
+
 pytestmark = pytest.mark.browser
 
 MODEL = (Path(__file__).parent / "widget_model.js").read_text("utf-8")
@@ -94,19 +97,24 @@ def test_a_house_set_to_dark_follows_the_page_that_changes_after(live: Page) -> 
     live.wait_for_function(f"{ground} === '{light}'")
 
 
-def test_a_link_outlives_the_end_of_the_address_and_can_be_pasted(live: Page) -> None:
+def test_a_link_outlives_the_end_of_the_address_and_can_be_pasted(own_page: HousePage) -> None:
+    live, content = own_page.page, by_hand.content(True)
+    own_page.mount("live", content)
     live.evaluate("history.replaceState(null, '', location.pathname + '?token=secret')")
     link = live.evaluate("driver.linkTo('abc')")
     assert link.endswith("#ironworks=abc") and "secret" not in link
     live.goto("about:blank")
     live.goto(link)
-    live.wait_for_function("globalThis.asked?.length >= 1")
+    own_page.mount("live", content)
+    live.wait_for_function("asked.length >= 1")
     live.add_init_script("history.replaceState(null, '', location.pathname)")  # as JupyterLab does
     live.evaluate("sessionStorage.clear()")
     live.reload()
-    live.wait_for_function("globalThis.asked?.length >= 1")
+    own_page.mount("live", content)
+    live.wait_for_function("asked.length >= 1")
     assert live.evaluate("asked[0]") == ["restore", {"text": "abc"}]
     live.reload()
+    own_page.mount("live", content)
     live.wait_for_selector("#house .stage")
     assert "restore" not in [kind for kind, _ in live.evaluate("asked")], "taken once"
     live.evaluate(

@@ -4,7 +4,6 @@ tables say the same; narrow windows scroll.
 
 from collections.abc import Iterator
 from itertools import combinations
-from pathlib import Path
 from time import sleep
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import explorer
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets.of_family import of_family
 from tests.widgets.test_rammer_rooms import UNITS, wide
@@ -28,12 +28,10 @@ def session() -> Session:
 
 
 @pytest.fixture
-def room(
-    browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
-) -> Iterator[Page]:
+def room(browser: Browser, session: Session, request: pytest.FixtureRequest) -> Iterator[Page]:
     width, scheme = getattr(request, "param", (1000, "light"))
     names, look = of_family("walls"), {"width": width, "scheme": scheme}
-    with rooms(browser, tmp_path, session, names, "Rammer", **look) as page:
+    with rooms(browser, session, names, "Rammer", **look) as page:
         yield page
 
 
@@ -48,7 +46,7 @@ def test_what_is_chosen_holds_in_every_room(room: Page) -> None:
     room.wait_for_function(HAS, arg=[".drawn svg", "critical-path, efficient rKernels"])
 
 
-@pytest.mark.parametrize("room", [(700, "light"), (1000, "dark")], indirect=True)
+@pytest.mark.parametrize("room", [(700, "light"), exhaustive((1000, "dark"))], indirect=True)
 def test_what_may_be_chosen_stands_side_by_side(room: Page) -> None:
     enter(room, "Accept rule")
     boxes = room.evaluate(
@@ -86,7 +84,7 @@ def test_every_room_has_its_table_by_key(room: Page) -> None:
     room.wait_for_selector(".room [role=tab][aria-selected=true]:has-text('Policies')")
 
 
-@pytest.mark.parametrize("room", [(560, "dark"), (1500, "dark")], indirect=True)
+@pytest.mark.parametrize("room", [(560, "dark"), exhaustive((1500, "dark"))], indirect=True)
 def test_a_narrow_window_scrolls_and_nothing_shrinks(room: Page) -> None:
     for title in TITLES:
         enter(room, title)

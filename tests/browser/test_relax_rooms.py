@@ -7,35 +7,30 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser import by_hand
-from tests.browser.driver import Tab
+from tests.browser.exhaustive import exhaustive
+from tests.browser.over_session import saved_house, settle
 from widgets.draw import theme
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Page]:
-    path = tmp_path / "hand.html"
-    path.write_text(by_hand.saved_page(), encoding="utf-8")
-    tab = Tab(browser)
-    tab.page.goto(path.as_uri())
-    tab.page.wait_for_selector("#house .stage")
-    tab.page.locator("#house .stage[data-stage=TYPED]").click()
-    tab.page.wait_for_selector("#house .picture [data-sym]")
-    yield tab.page
-    assert not tab.faults and not tab.outside
-    tab.close()
+def opened(browser: Browser) -> Iterator[Page]:
+    with saved_house(browser, by_hand.content(False)) as page:
+        page.locator("#house .stage[data-stage=TYPED]").click()
+        page.wait_for_selector("#house .picture [data-sym]")
+        yield page
 
 
 CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 
 
-@pytest.mark.parametrize("width", [900, 1152, 1408])
+@pytest.mark.parametrize("width", [900, *map(exhaustive, (1152, 1408))])
 def test_the_tabs_of_a_stage_have_room(opened: Page, width: int) -> None:
     opened.set_viewport_size({"width": width + 32, "height": 900})
     for stage, tabs in (("TYPED", 5), ("LEGALIZED", 4), ("ROLLED", 10)):
         opened.locator(f"#house .stage[data-stage={stage}]").click()
-        opened.wait_for_timeout(100)
+        settle(opened)
         assert opened.locator("#house .pw [role=tab]").count() == tabs
         assert opened.evaluate(CLIPPED) == []
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import widgets
+from tests.browser.exhaustive import exhaustive
 from tests.widgets.test_replica_timeline import AFTER, OVER, WARM, timeline
 from widgets.draw import plots
 from widgets.draw.theme import SCHEMES
@@ -38,8 +39,8 @@ page.render({ el: document.getElementById("room"), model: {
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [900, 1280])
+@pytest.mark.parametrize("scheme", ["dark", exhaustive("light")])
+@pytest.mark.parametrize("width", [900, exhaustive(1280)])
 def test_sums_stand_under_the_passes_and_reads_are_red(
     browser: Browser, tmp_path: Path, scheme: str, width: int
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import enter, rooms
 from tests.widgets import made_by_hand as hand
 from widgets.draw import theme
@@ -29,15 +30,12 @@ def saved(page: Page, format: str) -> bytes:
     return Path(found.value.path()).read_bytes()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_drawing_is_saved_as_svg_png_and_csv(
-    browser: Browser, tmp_path: Path, scheme: str
-) -> None:
+@pytest.mark.parametrize("scheme", ["dark", exhaustive("light")])
+def test_a_drawing_is_saved_as_svg_png_and_csv(browser: Browser, scheme: str) -> None:
     session = Session(hand.HandMade(), compare=hand.compare)
     look = {"width": 1000, "scheme": scheme}
-    with rooms(browser, tmp_path, session, ["groups", "layout"], "Rooms", **look) as page:
+    with rooms(browser, session, ["groups", "layout"], "Rooms", **look) as page:
         enter(page, "Tune")
-        page.wait_for_timeout(300)
         drawing = saved(page, "svg").decode()
         assert drawing.startswith("<svg") and "var(--" not in drawing
         ground = theme.SCHEMES[scheme]["pane"]
@@ -53,7 +51,7 @@ def test_a_drawing_is_saved_as_svg_png_and_csv(
         assert offered.all_text_contents() == ["Save", "CSV"]
 
 
-@pytest.mark.parametrize("house", [(833, "dark"), (1280, "light")], indirect=True)
+@pytest.mark.parametrize("house", [(833, "dark"), exhaustive((1280, "light"))], indirect=True)
 def test_a_wall_is_saved_as_png_and_csv_and_a_chart_in_any_way(house: Page) -> None:
     house.locator(".stage", has_text="RAMMED").click()
     offered = house.locator("select[aria-label='Save what is shown'] option")

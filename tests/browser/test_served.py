@@ -12,7 +12,7 @@ from tests.browser.driver import Tab, Voila
 
 pytest.importorskip("voila", reason="VOILA IS NOT INSTALLED: nothing is served")
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("served")]
 MODEL = str(Path(__file__).parents[1] / "data" / "tiny_skip.onnx")
 IDLE_SECONDS = 4
 

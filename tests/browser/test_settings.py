@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page
 
 import explorer
 from explorer.ops.reference.unwanted import end_if_unwanted
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS
 from tests.browser.over_session import house as house_of
 from tests.browser.test_axe import objections
@@ -38,12 +39,12 @@ def open_(page: Page, room: str) -> None:
     page.wait_for_selector(".settings td.control")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (900, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1440, "light")])
 def test_settings_are_typed_doubled_refused_and_undone(
-    browser: Browser, tmp_path: Path, width: int, scheme: str
+    browser: Browser, width: int, scheme: str
 ) -> None:
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
-    with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+    with house_of(browser, session, width=width, scheme=scheme) as page:
         open_(page, "options")
         page.fill(".settings input[type=search]", "tiles that")
         shown = page.locator(".settings tr[data-words]:not([hidden])")
@@ -74,7 +75,7 @@ def test_settings_are_typed_doubled_refused_and_undone(
 
 
 def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may = Event()
 
@@ -85,7 +86,7 @@ def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
 
     monkeypatch.setattr(turning, "turned", late)
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
-    with house_of(browser, tmp_path, session) as page:
+    with house_of(browser, session) as page:
         open_(page, "hardware")
         verdict = page.locator(".verdict")
         before = verdict.inner_text()
@@ -93,7 +94,6 @@ def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
         page.wait_for_function(HAS, arg=[".verdict .sm", "the same program on v100, changed"])
         page.wait_for_function(HAS, arg=[".verdict .sm", "compiling"])
         assert "planned (+" in verdict.locator(".big").inner_text()
-        page.screenshot(path=str(tmp_path / "shown.png"))
         verdict.locator("button", has_text="Cancel").click()
         page.wait_for_function(HAS, arg=[".status", "Cancelled: it stays as it was."])
         assert verdict.inner_text() == before and session.now.compiled.device.base is None
@@ -104,9 +104,9 @@ def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
         assert session.now.compiled.device.base is not None and session.behind is None
 
 
-def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser, tmp_path: Path) -> None:
+def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser) -> None:
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
-    with house_of(browser, tmp_path, session) as page:
+    with house_of(browser, session) as page:
         open_(page, "hardware")
         page.click("[data-action=clock]")
         page.wait_for_selector(".picture .chart .plotly", timeout=120_000)
@@ -116,24 +116,30 @@ def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(900, "light"), (1000, "dark"), (1280, "light"), (1600, "dark")]
+    ("width", "scheme"),
+    [
+        (900, "light"),
+        exhaustive(1000, "dark"),
+        exhaustive(1280, "light"),
+        exhaustive(1600, "dark"),
+    ],
 )
 def test_nothing_is_clipped_and_axe_objects_to_nothing(
-    browser: Browser, tmp_path: Path, width: int, scheme: str
+    browser: Browser, width: int, scheme: str
 ) -> None:
     session = Session(explorer.compile("zoo:tiny_skip", until="planned"))
-    with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+    with house_of(browser, session, width=width, scheme=scheme) as page:
         for room in ("options", "hardware"):
             open_(page, room)
             assert page.evaluate(CLIPPED) == [] and page.evaluate(OVER) <= 1
             assert objections(page) == []
 
 
-def test_a_refused_merge_is_forced_from_the_inspector(browser: Browser, tmp_path: Path) -> None:
+def test_a_refused_merge_is_forced_from_the_inspector(browser: Browser) -> None:
     session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
     rows = [session.answer("operator", {"op": n})["fusion"]["rows"] for n in range(90)]
     op = next(n for n, found in enumerate(rows) if any(len(r["acts"]) > 1 for r in found))
-    with house_of(browser, tmp_path, session) as page:
+    with house_of(browser, session) as page:
         page.focus(".house")
         for _ in range(op + 1):
             page.keyboard.press("j")

@@ -1,4 +1,7 @@
-"""The course where there is no kernel: a page of a chapter, as it was recorded, in Chromium."""
+"""The course where there is no kernel: a page of a chapter, as it was recorded, in Chromium.
+
+`make test` records a chapter of two pictures, `make test-all` every chapter.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,26 @@ import json
 import runpy
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat import v4
 from playwright.sync_api import Browser
 
 from tests.browser.driver import Tab
+from tests.browser.exhaustive import exhaustive
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
-ONE = "05_cost_models"  # a picture of ours, and a chart of the notebook's own
-CHAPTERS = [
-    pytest.param(path, id=path.stem, marks=() if path.stem == ONE else pytest.mark.exhaustive)
-    for path in sorted(NOTEBOOKS.glob("*.ipynb"))
-]
+SHORT = (  # a picture of ours, a chart of the notebook's own, and one that grows
+    "import plotly.graph_objects as go\nimport explorer, widgets\n"
+    "widgets.show(explorer.compile('zoo:tiny_skip', 'v100', until='planned'), 'memory')",
+    "widgets.styled(go.Figure(go.Scatter(x=[1, 2, 3], y=[3, 1, 2])), 'Drawn').show()",
+    "growing = go.FigureWidget(go.Scatter(x=[1, 2], y=[1, 2]))\ngrowing",
+    "growing.data[0].y = [2, 3]",
+)
+CHAPTERS = [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
 THEME = ".md-typeset figure { display: flow-root; width: fit-content; text-align: center; }"
 PICTURES = """figures => figures.map(figure => {
   const image = figure.querySelector("img");
@@ -38,16 +47,24 @@ PICTURES = """figures => figures.map(figure => {
 })"""
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
+def short_chapter(folder: Path) -> Path:
+    cells = [v4.new_markdown_cell("# 0. Short"), *map(v4.new_code_cell, SHORT)]
+    path = folder / "short.ipynb"
+    nbformat.write(v4.new_notebook(cells=cells), path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["", *map(exhaustive, CHAPTERS)])
 def test_every_picture_of_a_chapter_stands_still_with_its_table(
-    chapter: Path, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No kernel, nothing from outside: `Tab` refuses what is asked for there."""
     from nbconvert.filters.markdown_mistune import markdown2html_mistune
     from plotly.offline import get_plotlyjs
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    recorded = tmp_path / chapter.name
+    chapter = NOTEBOOKS / f"{name}.ipynb" if name else short_chapter(tmp_path)
+    recorded = tmp_path / "recorded" / chapter.name
     runpy.run_path(str(ROOT / "docs/record.py"))["record"](chapter, recorded)
     ran = json.loads(recorded.read_text("utf-8"))
     page = runpy.run_path(str(ROOT / "docs/course.py"))["chapter"](ran, chapter.name)

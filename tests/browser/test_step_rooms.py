@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Browser, Page
 
 import explorer
 from tests.browser import by_hand
-from tests.browser.driver import Tab
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import house as house_of
+from tests.browser.over_session import saved_house, settle
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
@@ -40,7 +39,7 @@ def test_what_a_step_changed_is_listed_under_its_stage_and_follows_the_selection
     svg = house.locator(".picture svg.pic")
     assert "1 removed, 1 changed, 1 moved" in (svg.get_attribute("aria-label") or "")
     svg.locator("text", has_text="now part of").click()
-    house.wait_for_timeout(200)
+    settle(house)
     assert house.inner_text(".pi h2") == "relu"
     assert svg.locator(".lit").count() >= 1
     step = house.locator(".rbar select[aria-label=step] option", has_text="legalized").first
@@ -51,7 +50,7 @@ def test_what_a_step_changed_is_listed_under_its_stage_and_follows_the_selection
     house.wait_for_function(SAYS, arg="no difference")
 
 
-@pytest.mark.parametrize("house", [(1440, "light"), (900, "dark")], indirect=True)
+@pytest.mark.parametrize("house", [(900, "dark"), exhaustive((1440, "light"))], indirect=True)
 def test_lines_stand_beside_each_other_and_scroll_together(house: Page) -> None:
     open_(house, "LEGALIZED", "side_by_side")
     sides = house.locator(".sides .code")
@@ -64,63 +63,57 @@ def test_lines_stand_beside_each_other_and_scroll_together(house: Page) -> None:
     assert words and all(word.strip() for word in words)
     assert house.locator(".sides .ln.gap").count() >= 1
     sides.first.evaluate("box => { box.scrollTop = 34; box.scrollLeft = 20; }")
-    house.wait_for_timeout(150)
+    settle(house)
     where = sides.evaluate_all("boxes => boxes.map(b => [b.scrollTop, b.scrollLeft])")
     assert where[0] == where[1]
     house.locator(".sides button", has_text="All lines").click()
     assert house.locator(".sides button[aria-pressed=true]").count() == 1
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1280, "light")])
 def test_matches_are_gone_through_with_the_source_of_their_rule(
-    browser: Browser, tmp_path: Path
+    browser: Browser, width: int, scheme: str
 ) -> None:
     session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
-    for width, scheme in ((1280, "light"), (900, "dark")):
-        with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
-            open_(page, "LEGALIZED", "matches")
-            step = page.locator(".rbar select[aria-label=step] option", has_text="legalise")
-            page.select_option(".rbar select[aria-label=step]", label=step.text_content())
-            page.wait_for_function(SAID, arg=[".matches b", "of 83"])
-            assert page.locator(".matches .code").first.locator(".ln.del").count() == 1
-            assert page.locator(".matches .code").first.locator(".ln.add").count() >= 1
-            place = page.locator(".rule .place")
-            before = place.inner_text()
-            assert before.startswith("explorer/ops/")
-            shown = page.locator(".rule .code .ln").first
-            assert shown.inner_text().startswith(before.rpartition(":")[2])
-            assert "def " in page.locator(".rule .code").inner_text()
-            page.locator(".matches [aria-label^='Next match']").click()
-            page.wait_for_function(SAID, arg=[".matches b", "match 2"])
-            page.locator(".house").focus()
-            page.keyboard.press("/")
-            page.keyboard.type("MatMul_70")
-            page.keyboard.press("Enter")
-            page.wait_for_function("document.querySelector('.matches select').selectedIndex > 5")
-            assert "MatMul_70" in page.locator(".matches select option:checked").inner_text()
-            assert page.locator(".matches .ln.lit").count() >= 2
+    with house_of(browser, session, width=width, scheme=scheme) as page:
+        open_(page, "LEGALIZED", "matches")
+        step = page.locator(".rbar select[aria-label=step] option", has_text="legalise")
+        page.select_option(".rbar select[aria-label=step]", label=step.text_content())
+        page.wait_for_function(SAID, arg=[".matches b", "of 83"])
+        assert page.locator(".matches .code").first.locator(".ln.del").count() == 1
+        assert page.locator(".matches .code").first.locator(".ln.add").count() >= 1
+        place = page.locator(".rule .place")
+        before = place.inner_text()
+        assert before.startswith("explorer/ops/")
+        shown = page.locator(".rule .code .ln").first
+        assert shown.inner_text().startswith(before.rpartition(":")[2])
+        assert "def " in page.locator(".rule .code").inner_text()
+        page.locator(".matches [aria-label^='Next match']").click()
+        page.wait_for_function(SAID, arg=[".matches b", "match 2"])
+        page.locator(".house").focus()
+        page.keyboard.press("/")
+        page.keyboard.type("MatMul_70")
+        page.keyboard.press("Enter")
+        page.wait_for_function("document.querySelector('.matches select').selectedIndex > 5")
+        assert "MatMul_70" in page.locator(".matches select option:checked").inner_text()
+        assert page.locator(".matches .ln.lit").count() >= 2
 
 
-def test_a_saved_page_has_both_for_every_step(browser: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "hand.html"
-    path.write_text(by_hand.saved_page(), encoding="utf-8")
-    tab = Tab(browser)
-    tab.page.goto(path.as_uri())
-    tab.page.wait_for_selector("#house .stage")
-    for stage in ("LEGALIZED", "WELDED"):
-        open_(tab.page, stage, "changes")
-        tab.page.wait_for_function(SAYS, arg=f"{stage.lower()}: ")
-        tab.page.locator('.pw .rbar [data-tab="side_by_side"]').click()
-        tab.page.wait_for_selector(".sides .ln.add")
-    assert not tab.faults and not tab.outside
-    tab.close()
+def test_a_saved_page_has_both_for_every_step(browser: Browser) -> None:
+    with saved_house(browser, by_hand.content(False)) as page:
+        for stage in ("LEGALIZED", "WELDED"):
+            open_(page, stage, "changes")
+            page.wait_for_function(SAYS, arg=f"{stage.lower()}: ")
+            page.locator('.pw .rbar [data-tab="side_by_side"]').click()
+            page.wait_for_selector(".sides .ln.add")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (900, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1280, "light")])
 def test_a_step_is_switched_off_and_on_and_refused_on_the_board(
-    browser: Browser, tmp_path: Path, width: int, scheme: str
+    browser: Browser, width: int, scheme: str
 ) -> None:
     session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
-    with house_of(browser, tmp_path, session, width=width, scheme=scheme) as page:
+    with house_of(browser, session, width=width, scheme=scheme) as page:
         page.locator(".stage[data-stage=LEGALIZED]").click()
         page.locator(".pw .ph [role=tab]", has_text="Step").click()
         page.locator('.pw .rbar [data-tab="switchboard"]').click()
@@ -158,10 +151,10 @@ def boxes(page: Page) -> dict[str, list[float]]:
 
 
 def test_layers_are_opened_and_folded_and_nodes_stay_from_step_to_step(
-    browser: Browser, tmp_path: Path
+    browser: Browser,
 ) -> None:
     session = Session(explorer.compile("zoo:small_mobilevit", until="planned"))
-    with house_of(browser, tmp_path, session, width=1440) as page:
+    with house_of(browser, session, width=1440) as page:
         page.locator(".pg [data-tab=operators]").click()
         group = page.locator(".pg .node.fold").first
         assert "×2" in (group.text_content() or "")
@@ -182,9 +175,9 @@ def test_layers_are_opened_and_folded_and_nodes_stay_from_step_to_step(
         places: dict[str, list[float]] = {}
         for stage in ("TYPED", "LEGALIZED", "WELDED"):
             page.locator(f".stage[data-stage={stage}]").click()
-            page.wait_for_timeout(400)
+            settle(page)
             page.locator(".pg .scrolls").evaluate("box => { box.scrollTop = 0; }")
-            page.wait_for_timeout(100)
+            settle(page)
             now = {
                 text: place
                 for text, place in page.evaluate(

@@ -16,7 +16,7 @@ from tests.browser.test_house import PIXELS
 from widgets.draw import theme
 from widgets.session.state import from_fragment
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.xdist_group("lab")]
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "notebooks"

@@ -3,7 +3,6 @@ by key, a move that bounces, and a moved wall that is run.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,11 +51,11 @@ def session(compiled: explorer.Compilation) -> Session:
 
 
 @pytest.fixture
-def page(browser: Browser, tmp_path: Path, session: Session) -> Iterator[Page]:
+def page(browser: Browser, session: Session) -> Iterator[Page]:
     session.measure()
     planned = session.walls.planned
     assert planned is not None
-    with house(browser, tmp_path, session) as found:
+    with house(browser, session) as found:
         found.wait_for_function("driver.wall.bricks() > 0")
         # The plan fills the width however long a busy machine took: its bricks can be hit.
         found.evaluate(f"driver.wall.view = [0, {planned.total_us}]")
@@ -64,8 +63,8 @@ def page(browser: Browser, tmp_path: Path, session: Session) -> Iterator[Page]:
 
 
 @pytest.fixture
-def million(browser: Browser, tmp_path: Path) -> Iterator[Page]:
-    with house(browser, tmp_path, many_bricks.session(2)) as found:
+def million(browser: Browser) -> Iterator[Page]:
+    with house(browser, many_bricks.session(2)) as found:
         found.wait_for_function("driver.wall.bricks() === 1_000_000")
         yield found
 
@@ -176,14 +175,14 @@ def test_keys_pick_a_brick_and_move_it_and_the_moved_wall_is_run(
 
 
 def test_of_too_many_waits_those_of_the_selection_are_drawn(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wall_slices, "MOST_WAITS", 1)
     session = Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
     source = session.shown.views.sources["wall_planned"]
     assert len(source.waits) > 1
     reader = session.house.calls[int(source.rows.call[source.waits.reader[0]])].ops[0]
-    with house(browser, tmp_path, session) as page:
+    with house(browser, session) as page:
         page.wait_for_function("driver.wall.bricks() > 0")
         page.wait_for_function("driver.wall.stats.arrows === 0")
         page.evaluate(f"driver.select({session.house.order[reader]})")
@@ -192,17 +191,17 @@ def test_of_too_many_waits_those_of_the_selection_are_drawn(
         assert page.evaluate("driver.wall.stats.slices") == 1  # and then none
 
 
-def test_a_wall_without_bricks_says_so(browser: Browser, tmp_path: Path) -> None:
-    with house(browser, tmp_path, many_bricks.session(2, 0)) as found:
+def test_a_wall_without_bricks_says_so(browser: Browser) -> None:
+    with house(browser, many_bricks.session(2, 0)) as found:
         label = found.get_attribute("#room .pw canvas", "aria-label")
         assert label is not None and label.endswith("nothing is scheduled")
 
 
 def test_a_recording_stands_under_the_plan_and_is_named_as_one(
-    browser: Browser, tmp_path: Path
+    browser: Browser,
 ) -> None:
     session = widgets.explore("zoo:small_bert", target="h100").session
-    with house(browser, tmp_path, session, width=1280) as page:
+    with house(browser, session, width=1280) as page:
         page.locator("#room .stage", has_text="RAMMED").click()
         page.wait_for_function("driver.wall.said")
         assert page.evaluate("driver.wall.kinds") == ["planned", "recorded"]

@@ -4,7 +4,6 @@ that bounces, a timing with its progress, and a window that is narrow.
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from playwright.sync_api import Browser, Page
 import explorer
 import explorer.np as enp
 from explorer.measure.compare import Comparison, Measurement
+from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, enter, rooms
 from tests.widgets.of_family import of_family
 from widgets.model.compiled import Compiled
@@ -51,18 +51,20 @@ def compare(first: Any, second: Any, inputs: Any, seconds: float) -> Comparison:
     return Comparison(1.2, 1.15, 1.25, 60, "faster", one, two)
 
 
-@pytest.fixture
-def session() -> Session:
-    c = explorer.compile(explorer.load(scores))
-    return Session(c, compare=compare, hands=Hands(compiler=slowly))
+@pytest.fixture(scope="module")
+def compiled() -> explorer.Compilation:
+    return explorer.compile(explorer.load(scores))
 
 
 @pytest.fixture
-def room(
-    browser: Browser, tmp_path: Path, session: Session, request: pytest.FixtureRequest
-) -> Iterator[Page]:
+def session(compiled: explorer.Compilation) -> Session:
+    return Session(compiled, compare=compare, hands=Hands(compiler=slowly))
+
+
+@pytest.fixture
+def room(browser: Browser, session: Session, request: pytest.FixtureRequest) -> Iterator[Page]:
     width, scheme = getattr(request, "param", (1000, "light"))
-    with rooms(browser, tmp_path, session, ROOMS, "Welder", width=width, scheme=scheme) as page:
+    with rooms(browser, session, ROOMS, "Welder", width=width, scheme=scheme) as page:
         yield page
 
 
@@ -130,17 +132,6 @@ def test_a_point_of_the_curve_is_taken_by_pointer_and_by_key(room: Page) -> None
     enter(room, "Memory levels")
     assert f"tile {chosen}" in (room.locator(".drawn svg").first.text_content() or "")
     assert "not the one in use" in (room.locator(".drawn svg").first.text_content() or "")
-
-
-def test_a_data_sheet_is_for_predictions_only(room: Page) -> None:
-    room.locator(".rbar select").first.select_option("h100")
-    room.wait_for_function(HAS, arg=[".room svg", "h100"])
-    assert "predictions only" in room.inner_text(".rbar")
-    enter(room, "Connections")
-    room.locator("[data-value]").first.focus()
-    room.keyboard.press("Shift+ArrowDown")
-    room.wait_for_timeout(1500)
-    assert room.locator(".weld .btn", has_text="Measure").is_disabled()
 
 
 def test_arrows_move_a_value_and_undo_brings_it_back(room: Page, session: Session) -> None:
@@ -232,7 +223,9 @@ def test_a_table_says_the_same_in_words(room: Page) -> None:
         room.wait_for_selector(".room .picture svg.pic")
 
 
-@pytest.mark.parametrize("room", [(560, "light"), (560, "dark"), (1500, "dark")], indirect=True)
+@pytest.mark.parametrize(
+    "room", [(560, "light"), *map(exhaustive, [(560, "dark"), (1500, "dark")])], indirect=True
+)
 def test_a_narrow_window_scrolls_and_nothing_shrinks(room: Page) -> None:
     for title in ("Memory levels", "Tile curve", "Connections", "Tile graph"):
         enter(room, title)

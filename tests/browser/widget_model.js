@@ -12,10 +12,10 @@ how => {
     send(message) { model.sent.push(message); },
     drop() { real.comm_live = false; tell("comm_live_update"); },
   };
+  globalThis.widget?.close();
   document.getElementById("second")?.remove();
   const el = document.createElement("div");
   el.id = "second";
   document.body.append(el);
-  globalThis.widget = { model, kernel };
-  page.render({ model, el });
+  globalThis.widget = { model, kernel, close: page.render({ model, el }) };
 }

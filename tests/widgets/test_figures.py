@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -409,15 +408,3 @@ def test_a_race_is_a_dot_and_an_interval_a_runtime() -> None:
     assert room.chart["figure"]["data"][0]["y"] == ["ironworks", "onnxruntime"]
     bundle: Any = room._repr_mimebundle_()
     assert "onnxruntime" in (bundle[0] if isinstance(bundle, tuple) else bundle)["image/svg+xml"]
-
-
-def test_no_chart_has_an_axis_that_is_drawn_by_hand() -> None:
-    """Walls have one: units over time, of which a million bricks are drawn on a canvas."""
-    walls = {"brick_wall_picture.py", "iterations_picture.py"}
-    root = Path(widgets.__file__).parent
-    drawn = {
-        path.name
-        for path in root.rglob("*.py")
-        if re.search(r"^def _?(axis|axes|tick_step)\(.*-> (?!str)", path.read_text(), re.M)
-    }
-    assert drawn == walls

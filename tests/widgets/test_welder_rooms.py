@@ -298,12 +298,14 @@ def test_all_groups_are_drawn_or_counted() -> None:
     assert graph_picture.figure(many[:1], house).height <= 140
 
 
-def test_a_saved_page_holds_the_groups_and_one_data_sheet() -> None:
+def test_a_saved_page_holds_groups_and_tiles_and_one_data_sheet() -> None:
     answers = document(Session(hand.HandMade(), compare=hand.compare), code=False)["answers"]
     for name in of_family("groups"):
         assert f"picture|-1|{name}" in answers and f"picture|0|{name}" in answers
     for name in ("welder", "curve"):
         assert f"picture|v100|-1|{name}" in answers
+    for name in of_family("tiles"):
+        assert f"picture|-1|{name}" in answers and f"picture|v100|-1|{name}" in answers
 
 
 # Connections moved by hand

@@ -12,7 +12,7 @@ from widgets.roller.roofline import Point, Roof, RooflineRows, point_words
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond")  # by level, nearest first
 DECADE, MOST = 55, 600  # pixels: of a decade of speed, of a chart
-CLOSE = 0.35  # decades: roofs that are closer share one label; a factor of 2 is 0.30
+CLOSE = 0.4  # decades: roofs that are closer share one label; a factor of 2 is 0.30
 WORDS = "%{customdata}<extra></extra>"
 
 

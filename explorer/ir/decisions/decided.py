@@ -37,7 +37,7 @@ class MemoryChoice(Protocol):
     """How memory is to be planned: by the policy's name, or a function of the user's own."""
 
     @property
-    def policy(self) -> str | Callable[..., object]: ...
+    def policy(self) -> str | Callable[..., object]: ...  # type: ignore[explicit-any]
 
 
 class DispatchedMatch(Protocol):

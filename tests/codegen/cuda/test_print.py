@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,13 +21,13 @@ from explorer.errors import BadOption, CheckFailed
 from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, at, axes
 from explorer.ir.shapes.dims import ShapeEnv
-from tests.architecture.imports import ROOT
 from tests.codegen.cases import CASES, ENV, Case, linear, softmax
 from tests.codegen.cuda.launched import A100, SMALL, code_of, is_right, launched
 from tests.codegen.test_random_kernels import convolutions, linears, others
 from tests.examples import examples
 from tests.tile.gpu.blocks import case
 
+ROOT = Path(__file__).parents[3]
 SHORT = [c for c in CASES if not c.name.startswith(("conv", "attention batch", "softmax batch"))]
 SHORT += [c for c in CASES if c.name.startswith(("conv 1x7x7x3", "conv 1x7x8x5"))]
 
