@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.compilation import Compilation
+from explorer.passes.switches.arrangement import Options as Steps
 from explorer.rammer import Options as RammerOptions
 from tests.benchmarks.rows import Row, parser_of, report, timed
 
@@ -42,7 +43,8 @@ def step(threads: int, kernels: int) -> Compilation:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "step.onnx"
         onnx.save(helper.make_model(graph, opset_imports=opsets), path)
-        options = explorer.Options(rammer=RammerOptions(threads=threads))
+        apart = Steps(off=("share equal expressions", "join results") if kernels == 3 else ())
+        options = explorer.Options(rammer=RammerOptions(threads=threads), steps=apart)
         compiled = explorer.compile(explorer.load(path), options=options)
     assert len(compiled.program.kernel_calls) == kernels
     return compiled

@@ -22,6 +22,8 @@ from explorer.measure.quiet import Watch
 from explorer.measure.turns import Clock, Series, Watcher, Work, take_turns
 
 NO_PEER = "no other runtime ran"
+THAN = {"faster": "faster than", "slower": "slower than"}
+THAN["not distinguishable"] = "not distinguishable from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def table_of(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
     """Print a line for each row: medians, ratios in brackets, and these of its details."""
     ours = [*dict.fromkeys(n for r in rows for n in r.variants)]
     theirs = [*dict.fromkeys(n for r in rows for n in r.peers)]
-    head = ("case", *(f">{n}" for n in (*columns, *ours, *theirs)), "fastest other (99 %)")
+    head = ("case", *(f">{n}" for n in (*columns, *ours, *theirs)), "against the fastest (99 %)")
     cells = [
         (
             row.case,
@@ -170,8 +172,8 @@ def _against(row: Row) -> str:
         return NO_PEER
     name = min(names, key=lambda n: row.ratios[n].median)
     r = row.ratios[name]
-    bounds = f"{r.median:.2f}x ({r.low:.2f} to {r.high:.2f})"
-    return f"{bounds} {name}: {verdict(r.median, r.low, r.high)}"
+    word = THAN[verdict(r.median, r.low, r.high)]
+    return f"{word} {name}: {r.median:.2f}x ({r.low:.2f} to {r.high:.2f})"
 
 
 def line_of(row: Row, columns: Sequence[str] = ()) -> str:
@@ -205,7 +207,7 @@ def report(
 def _words(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{n} {_words(v)}" for n, v in value.items()) or "none"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "; ".join(map(_words, value)) or "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 

@@ -39,7 +39,7 @@ def test_a_named_variant_is_the_base_also_where_it_is_slower() -> None:
     series = {n: series_of([[t]] * ROUNDS) for n, t in {"welded": 2.0, "unwelded": 1.0}.items()}
     row = row_of("a", series, base="welded")
     assert row.ratios["unwelded"].median == pytest.approx(0.5)
-    assert "0.50x (0.50 to 0.50) unwelded: slower" in line_of(row)
+    assert "slower than unwelded: 0.50x (0.50 to 0.50)" in line_of(row)
 
 
 def test_functions_take_turns_on_a_machine_that_is_at_rest() -> None:
@@ -75,7 +75,7 @@ def test_rows_are_printed_as_they_come_and_then_as_a_table_or_json(
     out, err = capsys.readouterr()
     head, _, first, second, *rest = out.splitlines()
     assert head.split()[:4] == ["case", "threads", "slow", "fast"]
-    assert "1.50 ms (1.50x)" in first and "2.00x (2.00 to 2.00) torch: faster" in first
+    assert "1.50 ms (1.50x)" in first and "faster than torch: 2.00x (2.00 to 2.00)" in first
     assert second.split()[0] == "b" and "over_fastest_peer: 2" in rest
     assert "b: slow 1.50 ms" in err and "jax left out: not installed" in err
     report(rows, as_json=True)

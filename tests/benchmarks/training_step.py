@@ -95,7 +95,7 @@ def row(name: str, threads: int, peers: Sequence[str], seconds: float) -> Row:
             other = racers(stack, {peer: partial(made, peer, name, threads)}, threads)
             try:
                 theirs = other[peer].values(STEPS)
-            except EOFError:  # its process ended, and has said why
+            except (EOFError, ConnectionError):  # its process ended, and has said why
                 skipped[peer] = "it does not run"
                 continue
             apart[peer] = max(abs(a - b) for a, b in zip(losses, theirs, strict=True)) / theirs[0]
