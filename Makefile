@@ -29,7 +29,14 @@ PIN := $(PIP) install --quiet $(PIP_FLAGS) -r
 # Where no package is asked what it needs, two kinds of pins can be installed at once.
 ALONE := $(findstring --no-deps,$(PIP_FLAGS))
 
-.PHONY: help lab test test-all check fuzz bench-gpu bench-ui bench-course lint report docs lock browser clean
+# `make bench walls` is `make bench NAME=walls`: what follows `bench` names benchmarks, not targets.
+ifeq ($(firstword $(MAKECMDGOALS)),bench)
+named := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+NAME = $(named)
+$(named): ; @:
+endif
+
+.PHONY: help lab test test-all check fuzz bench bench-gpu bench-ui bench-course lint report docs lock browser clean
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
@@ -37,6 +44,7 @@ help:
 	@echo 'make test     every test with a few of its cases, notebooks and browser too'
 	@echo 'make test-all every case of every test'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'
+	@echo 'make bench    lists the benchmarks; make bench NAME runs one, with BENCH_FLAGS=...'
 	@echo 'make bench-gpu the GPU of this machine: right answers, kernels and programs against PyTorch'
 	@echo 'make bench-ui how long a reader waits in the house: first picture, knobs, a large graph, memory'
 	@echo 'make bench-course every notebook on one core, in 2 GB: seconds and memory of each'
@@ -92,6 +100,9 @@ check: $(DEV)
 MINUTES ?= 30
 fuzz: $(DEV)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) < /dev/null
+
+bench: $(DEV)
+	$(BIN)/python -m tests.benchmarks $(NAME) $(BENCH_FLAGS) < /dev/null
 
 bench-gpu: $(DEV)
 	$(BIN)/python -m tests.benchmarks.gpu $(BENCH_FLAGS) < /dev/null

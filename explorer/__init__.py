@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from explorer.tuning.edited_kernel import try_kernel
     from explorer.tuning.forecast import check
     from explorer.tuning.inside.traced import kernel_parts
-    from explorer.tuning.races.race import race
+    from explorer.tuning.race import race
     from explorer.tuning.sweep import sweep
     from explorer.tuning.what_if import compare
 
@@ -70,7 +70,7 @@ _HOME = {
     "plugin": ("explorer.plugins", "load"),
     "policy": ("explorer.plugins.own_policies", "policy"),
     "rewrite": ("explorer.passes.simplify.own_rewrite", "rewrite"),
-    "race": ("explorer.tuning.races.race", "race"),
+    "race": ("explorer.tuning.race", "race"),
     "sweep": ("explorer.tuning.sweep", "sweep"),
     "kernel_parts": ("explorer.tuning.inside.traced", "kernel_parts"),
     "try_kernel": ("explorer.tuning.edited_kernel", "try_kernel"),

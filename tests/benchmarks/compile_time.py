@@ -1,6 +1,6 @@
 """How long a model takes to compile: with an empty cache, and again in a new process.
 
-    python -m tests.benchmarks.compile_time [MODEL ...] [--json]
+    python -m tests.benchmarks compile_time [MODEL ...] [--json]
 
 A row is a model: seconds without imports until its first answer, cold and warm; the steps that took
 longest; kernels and the median seconds of one; the largest resident memory of the process, and of
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -128,13 +128,13 @@ def row(found: dict[str, object]) -> str:
     return " ".join(words)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The rows that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("models", nargs="*", help="files, or names such as zoo:resnet50")
     parser.add_argument("--json", action="store_true", help="everything, one object a line")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if given.one is not None:
         print(json.dumps(measure(given.one)))
         return

@@ -1,14 +1,14 @@
 """The zoo's models with control flow, in turns with NumPy, PyTorch, JAX and onnxruntime.
 
-    python -m tests.benchmarks.control_flow [--models nasrnn,moe] [--batches 1,64] [--threads 1,2]
-        [--seconds 10] [--python PATH] [--runtimes JAX,torch] [--clock cpu]
+    python -m tests.benchmarks control_flow [--models nasrnn,moe] [--batches 1,64] [--threads 1,2]
+        [--seconds 10] [--python PATH] [--runtimes JAX,torch] [--clock cpu] [--json]
 
 Each runtime is a process of its own, of the Python that `--python` names (this one if it is left
 out). PyTorch is raced eagerly, scripted, compiled (what a loop repeats, as its compiler would
 unroll the loop) and with its own LSTM; onnxruntime runs the Loop and If that the scripted model is
-exported as. All answers are compared first. A case is one row: the median of our runs, that of each
-runtime, and the ratio of the fastest other to ours, with its 99 % interval from the rounds. On a
-busy machine, `--clock cpu` with one thread counts the seconds that each process had a core.
+exported as. All answers are compared first. `least_ratio` is that of the fastest other's least time
+to ours. On a busy machine, `--clock cpu` with one thread counts the seconds that each process had a
+core.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from math import exp, log
+from itertools import product
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import explorer
 from explorer.frontends import zoo
-from explorer.measure.compare import verdict
-from explorer.measure.interval import median_interval
 from tests.benchmarks.control_flow_peers.server import CLOCKS
+from tests.benchmarks.racer import Turn, turns_of
 from tests.benchmarks.recursive_autoencoder import balanced, random_tree
+from tests.benchmarks.rows import Row, mean, numbers, over_peers, parser_of, report, row_of
 
 MODELS = (
     *("nasrnn", "looped_lstm", "attention_decoding", "seq2seq_decoder"),
@@ -47,11 +46,9 @@ MODELS = (
 TORCH = ("torch", "nn.LSTM", "TorchScript", "torch.compile")
 RUNTIMES = ("NumPy", *TORCH, "JAX", "onnxruntime")
 EXACT = ("words", "steps", "wanted", "run", "expert")
-ROUNDS, TURN = 8, 0.05  # at least so many rounds; a turn lasts so many seconds, or one run
 PATIENCE = 240  # seconds until a runtime is ready
 ROOT = Path(__file__).parents[2]
 Arrays = dict[str, np.ndarray]
-Turn = Callable[[int], list[float]]
 
 
 class Peer:
@@ -157,112 +154,61 @@ def our_turn(
     return times
 
 
-def raced(every: Mapping[str, Turn], seconds: float) -> dict[str, list[list[float]]]:
-    """The turns of each, round by round, in an order that goes back and forth."""
-    calls, found = {}, {name: [] for name in every}
-    for name, turn in every.items():
-        once = min(turn(1)[0] for _ in range(2))
-        calls[name] = max(1, min(200, int(TURN / once)))
-    end, n = perf_counter() + seconds, 0
-    while n < ROUNDS or perf_counter() < end:
-        order = list(every.items())
-        for name, turn in reversed(order) if n % 2 else order:
-            found[name].append(turn(calls[name]))
-        n += 1
-    return found
-
-
-def case(
-    name: str, batch: int, threads: int, runtimes: list[str], given: argparse.Namespace
-) -> dict[str, Any]:
-    """One row of the table."""
-    shown, (name, _, tree) = name, name.partition("/")
+def row(
+    shown: str, batch: int, threads: int, runtimes: Sequence[str], flags: argparse.Namespace
+) -> Row:
+    """Compare the answers of a model, then time it in all runtimes that have it."""
+    name, _, tree = shown.partition("/")
     source: Any = zoo.entry(name).source
     inputs = feeds(source.flow, batch, tree)
     c = compiled(name, batch, threads)
-    ours = c.run(inputs)
-    row: dict[str, Any] = {"model": shown, "batch": batch, "threads": threads, "skipped": {}}
-    every: dict[str, Turn] = {"ours": partial(our_turn, c, inputs, CLOCKS[given.clock])}
+    answer, skipped = c.run(inputs), dict[str, str]()
+    turns: dict[str, Turn] = {"ours": partial(our_turn, c, inputs, CLOCKS[flags.clock])}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         arrays = {f"w:{w.name}": w.drawn(0) for w in source.flow.weights}
         np.savez(folder / "case.npz", **arrays, **{f"x:{n}": v for n, v in inputs.items()})
         cores = set(sorted(os.sched_getaffinity(0))[:threads])
         for runtime in runtimes:
-            where = sys.executable if runtime == "NumPy" else given.python
-            peer = Peer(runtime, name, folder / "case.npz", where, cores, given.clock)
+            where = sys.executable if runtime == "NumPy" else flags.python
+            peer = Peer(runtime, name, folder / "case.npz", where, cores, flags.clock)
             stack.callback(peer.close)
-            if peer.reason:
-                row["skipped"][runtime] = peer.reason
-                continue
-            agree(ours, peer.outputs)
-            every[runtime] = peer.turn
-        turns = raced(every, given.seconds)
-    row["ms"] = {n: 1e3 * float(np.median([np.median(t) for t in ts])) for n, ts in turns.items()}
-    row["least"] = {n: 1e3 * min(min(t) for t in ts) for n, ts in turns.items()}
-    others = {n: ms for n, ms in row["ms"].items() if n != "ours"}
-    if others:
-        row["fastest"] = min(others, key=others.__getitem__)
-        logs = [
-            log(np.median(b) / np.median(a)) for a, b in zip(turns["ours"], turns[row["fastest"]])
-        ]
-        found = median_interval(logs)
-        row["ratio"] = [exp(v) for v in (found.median, found.low, found.high)]
-        row["of_least"] = min(v for n, v in row["least"].items() if n != "ours")
-        row["of_least"] /= row["least"]["ours"]
-    return row
+            if not peer.reason:
+                agree(answer, peer.outputs)
+                turns[runtime] = peer.turn
+            elif runtime != "nn.LSTM" or name == "looped_lstm":
+                skipped[runtime] = peer.reason
+        series = turns_of(turns, flags.seconds)
+    least = {n: min(map(min, s.turns)) for n, s in series.items()}
+    ours = {"ours": series.pop("ours")}
+    others = [ns for n, ns in least.items() if n != "ours"]
+    details = {"least_ratio": min(others) / least["ours"] if others else None}
+    case = f"{shown} batch {batch}, {threads} threads"
+    return row_of(case, ours, series, skipped=skipped, details=details)
 
 
-def told(row: Mapping[str, Any], runtimes: list[str]) -> str:
-    """A row in words: medians in ms, with the least in brackets."""
-    cells = [f"{row['model']:28} {row['batch']:3} {row['threads']:2}"]
-    for name in ("ours", *runtimes):
-        ms = row["ms"].get(name)
-        cells.append(
-            f"{'-':>17}" if ms is None else f"{ms:8.3f} ({row['least'][name]:.3f})".rjust(17)
-        )
-    if "ratio" in row:
-        ratio, low, high = row["ratio"]
-        said = verdict(ratio, low, high)
-        cells.append(f"  {ratio:.2f}x ({low:.2f} to {high:.2f}) of {row['fastest']}: {said}")
-        cells.append(f"; {row['of_least']:.2f}x of the least times")
-    return "".join(cells)
+def summary(rows: Sequence[Row]) -> dict[str, object]:
+    """Summarize the ratios of medians, and of least times."""
+    ratios = [r.details["least_ratio"] for r in rows if r.details["least_ratio"]]
+    return over_peers(rows) | {"over_fastest_peer_by_least_times": mean(ratios)}
 
 
-def main() -> None:
-    """Print the table, and what could not be raced."""
-    parser = argparse.ArgumentParser()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row for each model, batch and number of threads."""
+    parser = parser_of(__doc__, threads="1,2", seconds=10.0)
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--batches", default="1,64")
-    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--batches", type=numbers, default="1,64")
     parser.add_argument("--runtimes", default=",".join(RUNTIMES))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
-    parser.add_argument("--seconds", type=float, default=10)
-    given = parser.parse_args()
-    runtimes = given.runtimes.split(",")
-    heads = "".join(f"{n:>17}" for n in ("ours", *runtimes))
-    print(f"{'model':28} {'n':>3} {'t':>2}{heads}   (ms: median, least)", flush=True)
-    rows = []
-    for name in given.models.split(","):
-        for batch in (int(b) for b in given.batches.split(",")):
-            if name.startswith(("skipnet", "recursive_autoencoder")) and batch > 1:
-                continue
-            for threads in (int(t) for t in given.threads.split(",")):
-                row = case(name, batch, threads, runtimes, given)
-                rows.append(row)
-                print(told(row, runtimes), flush=True)
-                for runtime, reason in row["skipped"].items():
-                    if runtime != "nn.LSTM" or name == "looped_lstm":
-                        print(f"    {runtime} is left out: {reason}", flush=True)
-    ratios = [row["ratio"][0] for row in rows if "ratio" in row]
-    for what, found in (
-        ("medians", ratios),
-        ("least times", [row["of_least"] for row in rows if "of_least" in row]),
-    ):
-        if found:
-            mean = exp(float(np.mean(np.log(found))))
-            print(f"{len(found)} ratios of {what}: {mean:.2f} in the mean, {min(found):.2f} worst")
+    flags = parser.parse_args(arguments)
+    cases = [
+        case
+        for case in product(flags.models.split(","), flags.batches, flags.threads)
+        if case[1] == 1 or not case[0].startswith(("skipnet", "recursive_autoencoder"))
+    ]
+    rows = (row(*case, flags.runtimes.split(","), flags) for case in cases)
+    report(rows, flags.json, ("least_ratio",), summary)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""What a trip costs where Python decides it, and where the program does: the ways of one loop, in
-turns.
+"""The time of a loop's trip where Python decides it, and where the program does, in turns.
 
-    python -m tests.benchmarks.control_schedules [--seconds 1] [--programs 16]
+    python -m tests.benchmarks control_schedules [--seconds 1] [--programs 16]
 
 The first table is a loop whose body does nothing; the second one of growing bodies, a product of
 two squares and a tanh, and where the ways meet; the third loops and branches that a computed scalar
@@ -17,7 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import exp, log
@@ -327,12 +326,12 @@ def directions(seconds: float) -> Iterator[str]:
         yield f"{width:4} wide: {times}, {found}; auto {auto}"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the six tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="of each pair")
     parser.add_argument("--programs", type=int, default=16, help="random loops")
-    flags = parser.parse_args()
+    flags = parser.parse_args(arguments)
     for line in empty_loops(flags.seconds):
         print(line, flush=True)
     for threads in (1, 2):

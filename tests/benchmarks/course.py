@@ -1,6 +1,6 @@
 """What the course takes of a small machine: each notebook from top to bottom, as Binder runs it.
 
-    python -m tests.benchmarks.course [--cores 1] [--chapters 00,06]
+    python -m tests.benchmarks course [--cores 1] [--chapters 00,06]
 
 Each notebook is run by a process of its own with a cache that is empty, on so many cores and under
 a limit of memory: 1 GB for the tour, 2 GB for the others. A control group holds the limit where one

@@ -1,12 +1,15 @@
-"""The gradient of an embedding, a scatter-add of its rows, against NumPy's `add.at`: `python -m
-tests.benchmarks.embedding_gradient`. Runs in turns: 4096 random rows of 64 float32 elements are
-added to a table of 30522 rows, one of zeros and one that is given and copied, in memory that is
-there before.
+"""The gradient of an embedding, a scatter-add of its rows, against NumPy's `add.at`.
+
+    python -m tests.benchmarks embedding_gradient [--threads 1,2] [--seconds 3] [--json]
+
+4096 random rows of 64 float32 elements are added to a table of 30522 rows, one of zeros and one
+that is given and copied, in memory that is there before.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer.compilation import Compilation
-from explorer.measure.compare import compare
 from explorer.rammer import Options as RammerOptions
+from tests.benchmarks.rows import Row, parser_of, report, timed
 
 TABLE, ROWS, WIDTH = 30522, 4096, 64
 
@@ -51,24 +54,29 @@ def by_numpy(values: dict[str, np.ndarray], y: np.ndarray) -> None:
     np.add.at(y, values["ids"][:, 0], values["rows"])
 
 
-def main() -> None:
-    """Print the times of both, and how they compare, on one thread and on two."""
+def rows(threads: Sequence[int], seconds: float) -> Iterator[Row]:
+    """Yield a row for each number of threads, into zeros and into a table."""
     rng = np.random.default_rng(0)
-    rows: dict[str, np.ndarray] = {
+    added_rows: dict[str, np.ndarray] = {
         "ids": rng.integers(0, TABLE, (ROWS, 1)),
         "rows": rng.standard_normal((ROWS, WIDTH)).astype(np.float32),
     }
     table = {"table": rng.standard_normal((TABLE, WIDTH)).astype(np.float32)}
-    for threads in (1, 2):
-        for values, what in ((rows, "zeros"), (table | rows, "a table")):
-            ours = added(threads, "table" in values)
+    for count in threads:
+        for values, what in ((added_rows, "zeros"), (table | added_rows, "a table")):
+            ours = added(count, "table" in values)
             y, wanted = (np.empty((TABLE, WIDTH), np.float32) for _ in "ab")
             run, numpy = partial(ours.run, values, out={"y": y}), partial(by_numpy, values, wanted)
             run(), numpy()
             np.testing.assert_array_equal(y, wanted)
-            found = compare(run, numpy, seconds=3)
-            us = f"{found.first.median_us:.0f} and {found.second.median_us:.0f} us"
-            print(f"{threads} threads, into {what}: ours and add.at: {us}, {found}")
+            name = f"into {what}, {count} threads"
+            yield timed(name, {"ours": run}, {"np.add.at": numpy}, seconds)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the rows."""
+    flags = parser_of(__doc__, threads="1,2", seconds=3.0).parse_args(arguments)
+    report(rows(flags.threads, flags.seconds), flags.json)
 
 
 if __name__ == "__main__":

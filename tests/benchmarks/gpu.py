@@ -1,6 +1,6 @@
 """Ironworks on the GPU of this machine, against PyTorch there.
 
-    python -m tests.benchmarks.gpu [right] [kernels] [halves] [programs] [--only NAME ...]
+    python -m tests.benchmarks gpu [right] [kernels] [halves] [programs] [--only NAME ...]
         [--sheet h100] [--record FOLDER]
 
 `right`: every model of the zoo as one persistent kernel, against the same model on the CPU.
@@ -33,8 +33,8 @@ from explorer.frontends.zoo import names
 from explorer.runtime.cuda.calls import Calls
 from explorer.runtime.cuda.driver import StandIn
 from explorer.runtime.cuda.gpu import Gpu
-from explorer.tuning.kernel_table.case import Case, written
-from explorer.tuning.kernel_table.operators import operators
+from tests.benchmarks.single_kernels.case import Case, written
+from tests.benchmarks.single_kernels.operators import operators
 
 BATCH = 32  # of the rows of the kernel table
 TIMES, TURNS = 20, 9  # launches between two events, and pairs of them
@@ -238,7 +238,7 @@ def _beside(on: OnGpu, wall: Any) -> str:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """What was asked for, line by line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("parts", nargs="*", default=["right", "kernels", "halves", "programs"])
@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("--sheet", default="h100")
     parser.add_argument("--record", type=Path)
     parser.add_argument("--stand-in", action="store_true", help="right without a GPU, slowly")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     device: Callable[[], Any] = (lambda: StandIn(3)) if asked.stand_in else Gpu
     with TemporaryDirectory() as folder:
         for part in asked.parts:

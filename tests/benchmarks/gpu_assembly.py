@@ -1,10 +1,13 @@
-"""What NVIDIA's assembler tells of every thread block of some models: `python -m
-tests.benchmarks.gpu_assembly [MODEL ...]`, with numba-cuda and without a GPU.
+"""Registers that NVIDIA's assembler spills in the thread blocks of some models.
+
+    python -m tests.benchmarks gpu_assembly [MODEL ...]
+
+Needs numba-cuda, and no GPU.
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import explorer
@@ -15,6 +18,7 @@ from explorer.devices.catalogue import device
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.patterns.contraction import contraction
+from tests.benchmarks.rows import parser_of
 
 MODELS = ("zoo:resnet50", "zoo:tiny_bert", "zoo:lstm")
 CAPABILITIES = (75, 80, 90)  # tenths
@@ -48,6 +52,13 @@ def report(model: str) -> None:
         )
 
 
-if __name__ == "__main__":
-    for name in sys.argv[1:] or MODELS:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the lines of each model."""
+    parser = parser_of(__doc__)
+    parser.add_argument("models", nargs="*", default=MODELS)
+    for name in parser.parse_args(arguments).models:
         report(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 """How time and memory grow with a program: chains, trees and transformer-like stacks of operators.
 
-    python -m tests.benchmarks.growth [--kinds chain,tree] [--sizes 1000,10000] [--until legalized]
-    python -m tests.benchmarks.growth --weld gain,two_step,shipped [--sizes 200,1700,3400]
+    python -m tests.benchmarks growth [--kinds chain,tree] [--sizes 1000,10000] [--until legalized]
+    python -m tests.benchmarks growth --weld gain,two_step,shipped [--sizes 200,1700,3400]
 
 A row is a compilation in a process of its own: operators, seconds by the clock and of the
 processor, the ratio of the latter to the row with a tenth of the operators, peak memory of the
@@ -17,7 +17,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 
@@ -251,7 +251,7 @@ def rows(kind: str, sizes: tuple[int, ...], until: str) -> Iterator[str]:
         yield f"{count:>10,} {seconds:>8.2f} {busy:>8.2f} {ratio:>6} {size:>6}  {words}"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The tables that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--kinds", help=f"of {', '.join(KINDS)}")
@@ -259,7 +259,7 @@ def main() -> None:
     parser.add_argument("--until", help="the last stage")
     parser.add_argument("--weld", help=f"policies of Welder's: {', '.join(POLICIES)}")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     if given.one and given.one[0] == "weld":
         print(json.dumps(weld(given.one[1], int(given.one[2]))))
         return

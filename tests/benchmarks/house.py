@@ -1,6 +1,6 @@
 """How long a reader waits in the house.
 
-    python -m tests.benchmarks.house [--models tiny_bert,tiny_mobilenetv2] [--values 4] [--looked 3]
+    python -m tests.benchmarks house [--models tiny_bert,tiny_mobilenetv2] [--values 4] [--looked 3]
                                      [--operators 50000] [--moves 200] [--parts first,knobs]
                                      [--cache FOLDER]
 
@@ -269,7 +269,7 @@ def _resident_mb() -> float:
     return pages * resource.getpagesize() / 1e6
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--models", default=MODELS)
@@ -281,7 +281,7 @@ def main() -> None:
     parser.add_argument("--parts", default="first,knobs,graph,steps,memory")
     parser.add_argument("--cache", default="", help="a folder that is kept: warm the second time")
     parser.add_argument("--json", default="", help="a file that gets every turn")
-    flags = parser.parse_args()
+    flags = parser.parse_args(arguments)
     models, parts = flags.models.split(","), flags.parts.split(",")
     if "first" in parts:
         first(models[0])

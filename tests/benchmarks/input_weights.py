@@ -1,19 +1,20 @@
-"""Products and convolutions whose weights are inputs, against the same with constant weights:
-`python -m tests.benchmarks.input_weights`. The ratio is what inputs cost, in turns on one thread.
+"""Products and convolutions whose weights are inputs, against the same with constant weights.
+
+python -m tests.benchmarks input_weights [--threads 1] [--seconds 3] [--json]
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import explorer
 import explorer.np as enp
-from explorer.measure.compare import compare
 from explorer.rammer import Options as RammerOptions
+from tests.benchmarks.rows import Row, parser_of, report, timed
 
 Shape = tuple[int, ...]
 CASES: dict[str, tuple[Callable[[Any, Any], Any], Shape, Shape]] = {
@@ -33,33 +34,26 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Shape, Shape]] = {
 }  # fmt: skip
 
 
-def main() -> None:
-    """Print a row for each case."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--threads", type=int, default=1)
-    asked.add_argument("--seconds", type=float, default=3.0)
-    found = asked.parse_args()
-    options = explorer.Options(rammer=RammerOptions(threads=found.threads))
+def row(name: str, threads: int, seconds: float) -> Row:
+    """Time a case with its weights as constants and as inputs."""
+    function, images, shape = CASES[name]
+    options = explorer.Options(rammer=RammerOptions(threads=threads))
     draw = np.random.default_rng(0)
-    for name, (function, images, shape) in CASES.items():
-        x = draw.standard_normal(images).astype(np.float32)
-        w = draw.standard_normal(shape).astype(np.float32)
-        kinds = [explorer.tensor("float32", *s) for s in (images, shape)]
-        given = explorer.compile(explorer.trace(function)(*kinds), options=options)
-        held = explorer.trace(lambda x, f=function, w=w: f(x, w))(kinds[0])
-        constant = explorer.compile(held, options=options)
-        for a, b in zip(given.run(x, w).values(), constant.run(x).values(), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-2)
+    x, w = (draw.standard_normal(s).astype(np.float32) for s in (images, shape))
+    kinds = [explorer.tensor("float32", *s) for s in (images, shape)]
+    given = explorer.compile(explorer.trace(function)(*kinds), options=options)
+    constant = explorer.compile(explorer.trace(lambda x: function(x, w))(kinds[0]), options=options)
+    for a, b in zip(given.run(x, w).values(), constant.run(x).values(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-2)
+    runs = {"constant": partial(constant.run, x), "input": partial(given.run, x, w)}
+    return timed(f"{name}; {threads} threads", runs, None, seconds, base="constant")
 
-        def as_input(c: Any = given, w: np.ndarray = w, x: np.ndarray = x) -> Any:
-            return c.run(x, w)
 
-        def as_constant(c: Any = constant, x: np.ndarray = x) -> Any:
-            return c.run(x)
-
-        race = compare(as_constant, as_input, seconds=found.seconds)
-        us = f"{race.second.median_us:.0f} us, constant {race.first.median_us:.0f}"
-        print(f"{name}: {us}, {race.ratio:.2f} [{race.low:.2f}, {race.high:.2f}]", flush=True)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row for each case."""
+    flags = parser_of(__doc__, threads="1", seconds=3.0).parse_args(arguments)
+    cases = [(name, threads) for threads in flags.threads for name in CASES]
+    report((row(*case, flags.seconds) for case in cases), flags.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Products welded with what follows them, against one kernel for each operator, and the floors.
 
-    python -m tests.benchmarks.matmul_softmax [--threads 1 2] [--seconds 2] [--only attention]
+    python -m tests.benchmarks matmul_softmax [--threads 1,2] [--seconds 2] [--only attention]
+        [--json]
 
 The Welder paper's own pair, MatMul[98304 x 64 x 128] + Softmax (1.26 times as fast welded on its
 GPU); attention of 12 heads of 64 over 512 places; perceptrons of two products. Welded, unwelded and
@@ -11,12 +12,11 @@ added at the rate of this machine's units.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter_ns
 
 import numpy as np
 import onnx
@@ -25,18 +25,17 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 import explorer
 from explorer.devices.model import Device
 from explorer.frontends.model import Model
-from explorer.measure.compare import comparison, measurement
-from explorer.measure.machine import machine
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.measure.turns import take_turns
 from explorer.tuning.answers import check_answers
-from tests.benchmarks.memory_chain import compiled, copying
+from tests.benchmarks.memory_chain import COPY, compiled, copying, without_copy
+from tests.benchmarks.rows import Row, parser_of, report, timed
 
+COLUMNS = ("kernels", "percent_of_memory_floor", "percent_of_arithmetic_floor")
 COPIED = 1 << 24  # elements of what the copy moves: more than a cache holds
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Case:
     """A graph, the shapes of its inputs and of its output, and its multiply-adds."""
 
     name: str
@@ -70,7 +69,7 @@ class Row:
         return 4 * sum(int(np.prod(s)) for s in shapes)
 
 
-def rows() -> Iterator[Row]:
+def cases() -> Iterator[Case]:
     """The pair of the paper, attention, and perceptrons."""
     rng = np.random.default_rng(0)
 
@@ -79,7 +78,7 @@ def rows() -> Iterator[Row]:
 
     node = helper.make_node
     m, k, n = 98304, 64, 128
-    yield Row(
+    yield Case(
         "matmul_softmax",
         (node("MatMul", ["x", "w"], ["s"]), node("Softmax", ["s"], ["y"], axis=-1)),
         {"x": (m, k)},
@@ -89,7 +88,7 @@ def rows() -> Iterator[Row]:
     )
     heads, places, width = 12, 512, 64
     shape = (1, heads, places, width)
-    yield Row(
+    yield Case(
         "attention",
         (
             node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]),
@@ -104,7 +103,7 @@ def rows() -> Iterator[Row]:
         {"scale": np.array(width**-0.5, np.float32)},
     )
     for m, k, n in ((128, 768, 3072), (65536, 64, 64)):
-        yield Row(
+        yield Case(
             f"perceptron_{m}x{k}x{n}",
             (
                 node("MatMul", ["x", "w"], ["a"]),
@@ -125,45 +124,47 @@ def multiplied_per_us(device: Device, threads: int) -> float:
     return device.clock_ghz * 1e3 * device.fma_per_cycle * device.lanes * threads
 
 
-def race(row: Row, threads: int, seconds: float) -> str:
-    """Welded against unwelded, and what of the floors is reached."""
+def row(case: Case, threads: int, seconds: float) -> Row:
+    """Time welded against unwelded kernels; the details say how much of each floor is reached."""
     rng = np.random.default_rng(1)
-    given = {n: rng.standard_normal(s).astype(np.float32) for n, s in row.inputs.items()}
-    out = {"y": np.zeros(row.output, np.float32)}
+    feeds = {n: rng.standard_normal(s).astype(np.float32) for n, s in case.inputs.items()}
+    out = {"y": np.zeros(case.output, np.float32)}
     one, other = np.ones(COPIED, np.float32), np.ones(COPIED, np.float32)  # pages that are there
     with TemporaryDirectory() as folder:
-        model = row.model(Path(folder))
+        model = case.model(Path(folder))
         welded, apart = (compiled(model, on, threads) for on in (True, False))
-        answer = {n: a.copy() for n, a in welded.run(given, out=out).items()}
-        check_answers(answer, apart.run(given), "unwelded")
-        works: list[Callable[[], object]] = [
-            lambda: welded.run(given, out=out),
-            lambda: apart.run(given, out=out),
-            copying(one, other, threads),
-        ]
-        mine, theirs, copy = take_turns(works, seconds, perf_counter_ns)
-    us = measurement(mine).median_us
-    rate = 2 * one.nbytes / measurement(copy).median_us
-    memory = row.bytes / rate
-    arithmetic = row.products / multiplied_per_us(this_cpu(), threads)
-    kernels = f"{len(apart.program.kernel_calls)} kernels to {len(welded.program.kernel_calls)}"
-    first = f"{row.name:24} {threads} threads, {kernels}: welded {us / 1e3:.3f} ms, "
-    floor = f"floor of memory {memory / 1e3:.3f} ms at {rate / 1e3:.1f} GB/s, {memory / us:.0%}"
-    other_floor = f"of arithmetic {arithmetic / 1e3:.3f} ms, {arithmetic / us:.0%}"
-    return f"{first}{comparison(mine, theirs)}\n    {floor} of it reached; {other_floor}"
+        answer = {n: a.copy() for n, a in welded.run(feeds, out=out).items()}
+        check_answers(answer, apart.run(feeds), "unwelded")
+        variants = {
+            "welded": partial(welded.run, feeds, out=out),
+            "unwelded": partial(apart.run, feeds, out=out),
+        }
+        copy = {COPY: copying(one, other, threads)}
+        name = f"{case.name}, {threads} threads"
+        found = timed(name, variants, copy, seconds, base="welded")
+    found, copy_s = without_copy(found)
+    us = 1e6 * found.variants["welded"].median
+    rate = 2 * one.nbytes / (1e6 * copy_s)  # bytes in a us
+    memory = case.bytes / rate
+    arithmetic = case.products / multiplied_per_us(this_cpu(), threads)
+    kernels = [len(c.program.kernel_calls) for c in (welded, apart)]
+    details = {
+        "kernels": dict(zip(variants, kernels, strict=True)),
+        "copy_gb_per_s": rate / 1e3,
+        "percent_of_memory_floor": 100 * memory / us,
+        "percent_of_arithmetic_floor": 100 * arithmetic / us,
+    }
+    return replace(found, details=details)
 
 
-def main(given: Sequence[str] | None = None) -> None:
-    """Parse, race, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--only", default="", help="rows whose name begins so")
-    chosen = parser.parse_args(given)
-    print(machine().line)
-    for row in rows():
-        for threads in chosen.threads if row.name.startswith(chosen.only) else ():
-            print(race(row, threads, chosen.seconds), flush=True)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row for each case and number of threads."""
+    parser = parser_of(__doc__, threads="1,2", seconds=2.0)
+    parser.add_argument("--only", default="", help="cases whose name begins so")
+    flags = parser.parse_args(arguments)
+    chosen = [c for c in cases() if c.name.startswith(flags.only)]
+    rows = (row(case, threads, flags.seconds) for case in chosen for threads in flags.threads)
+    report(rows, flags.json, COLUMNS)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
 """A chain bound by memory: six elementwise operators and a normalisation on 64 MiB.
 
-    python -m tests.benchmarks.memory_chain [--threads 2] [--seconds 4] [--rows 16384]
+    python -m tests.benchmarks memory_chain [--threads 2] [--seconds 4] [--rows 16384] [--json]
 
-Ratios with 99 % intervals, all runtimes taking turns: how many times as long the same kernels take
-with every operator its own, then onnxruntime, torch.compile, and the C library's copy of the input
-to the output, which moves the least that the chain can move. Ours write into arrays that are kept,
-as onnxruntime's arena keeps its own.
+All take turns: the chain as one kernel, with every operator its own, onnxruntime, torch.compile,
+and the C library's copy of the input to the output, which moves the least that the chain can move:
+`copy_percent` is its share of our time. Ours write into arrays that are kept, as onnxruntime's
+arena keeps its own.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from time import perf_counter_ns
 
 import numpy as np
 import onnx
@@ -25,16 +25,15 @@ from onnx import TensorProto, helper, numpy_helper
 import explorer
 from explorer.compilation import Compilation
 from explorer.frontends.model import Model
-from explorer.measure.compare import comparison, measurement
-from explorer.measure.machine import machine
-from explorer.measure.turns import take_turns
 from explorer.tuning.answers import check_answers
 from explorer.tuning.peers.runtimes import Skipped, prepare
-from explorer.tuning.races.race import with_threads
+from explorer.tuning.race import with_threads
 from explorer.welder import Options as WelderOptions
+from tests.benchmarks.rows import Row, parser_of, report, timed
 
 COLUMNS = 1024
 PEERS = ("onnxruntime", "torch.compile")
+COPY = "C library's copy"
 
 
 def chain(rows: int, columns: int, folder: Path) -> Model:
@@ -85,52 +84,53 @@ def copying(x: np.ndarray, y: np.ndarray, threads: int) -> Callable[[], None]:
     return run
 
 
-def race(rows: int, threads: int, seconds: float) -> list[str]:
-    """What is printed: a line for each runtime."""
+def without_copy(row: Row) -> tuple[Row, float]:
+    """Take the copy, which is a floor and no peer, out of a row; return its seconds too."""
+    peers, ratios = ({n: i for n, i in x.items() if n != COPY} for x in (row.peers, row.ratios))
+    return replace(row, peers=peers, ratios=ratios), row.peers[COPY].median
+
+
+def row(rows: int, threads: int, seconds: float) -> Row:
+    """Compare the answers, then time all of them."""
     x = np.random.default_rng(1).standard_normal((rows, COLUMNS)).astype(np.float32)
-    out = {"y": np.zeros_like(x)}
+    out, feeds, skipped = {"y": np.zeros_like(x)}, {"x": x}, {}
+    peers: dict[str, Callable[[], object]] = {}
     with TemporaryDirectory() as name, ExitStack() as stack:
         model = chain(rows, COLUMNS, Path(name))
         ours, apart = (compiled(model, on, threads) for on in (True, False))
-        given = {"x": x}
-        answer = {n: a.copy() for n, a in ours.run(given, out=out).items()}
-        check_answers(answer, apart.run(given), "unwelded")
-        names = [f"unwelded, {len(apart.program.kernel_calls)} kernels"]
-        works: list[Callable[[], object]] = [
-            lambda: ours.run(given, out=out),
-            lambda: apart.run(given, out=out),
-        ]
+        answer = {n: a.copy() for n, a in ours.run(feeds, out=out).items()}
+        check_answers(answer, apart.run(feeds), "unwelded")
         for peer in PEERS:
             try:
-                ready = prepare(peer, model, given, threads)
+                ready = prepare(peer, model, feeds, threads)
             except Skipped as reason:
-                print(f"{peer} skipped: {reason}")
+                skipped[peer] = str(reason)
                 continue
             stack.callback(ready.close)
             check_answers(answer, ready.run(), peer)
-            names.append(peer)
-            works.append(ready.run)
-        names.append("copy of the C library")
-        works.append(copying(x, np.zeros_like(x), threads))
-        first, *others = take_turns(works, seconds, perf_counter_ns)
-    mine = measurement(first)
-    rate = 2 * x.nbytes / mine.median_us / 1e3
-    head = f"welded, {len(ours.program.kernel_calls)} kernel: {mine.median_us / 1e3:.2f} ms"
-    lines = [f"{head}, {rate:.1f} GB/s of what is read and written, {threads} threads"]
-    lines += [f"  {n:24} {comparison(first, o)}" for n, o in zip(names, others, strict=True)]
-    return lines
+            peers[peer] = ready.run
+        peers[COPY] = copying(x, np.zeros_like(x), threads)
+        variants = {"welded": partial(ours.run, feeds, out=out)}
+        variants["unwelded"] = partial(apart.run, feeds, out=out)
+        kernels = [len(c.program.kernel_calls) for c in (ours, apart)]
+        details = {"threads": threads, "kernels": dict(zip(variants, kernels, strict=True))}
+        found = timed(
+            f"{rows} rows, {threads} threads", variants, peers, seconds,
+            base="welded", skipped=skipped, details=details,
+        )  # fmt: skip
+    found, copy = without_copy(found)
+    ours_s = found.variants["welded"].median
+    floor = {"gb_per_s": 2 * x.nbytes / ours_s / 1e9, "copy_percent": 100 * copy / ours_s}
+    return replace(found, details={**found.details, **floor})
 
 
-def main(given: Sequence[str] | None = None) -> None:
-    """Parse, race, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=4.0)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row for each number of threads."""
+    parser = parser_of(__doc__, threads="2", seconds=4.0)
     parser.add_argument("--rows", type=int, default=16384)
-    chosen = parser.parse_args(given)
-    print(machine().line)
-    for line in race(chosen.rows, chosen.threads, chosen.seconds):
-        print(line)
+    flags = parser.parse_args(arguments)
+    rows = (row(flags.rows, threads, flags.seconds) for threads in flags.threads)
+    report(rows, flags.json, ("kernels", "gb_per_s", "copy_percent"))
 
 
 if __name__ == "__main__":

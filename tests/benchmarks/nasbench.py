@@ -1,6 +1,6 @@
 """Random NASBench modules under every policy, as section 5.2 of the Rammer paper has them.
 
-    python -m tests.benchmarks.nasbench [--modules 5000] [--first 0] [--compiled 100]
+    python -m tests.benchmarks nasbench [--modules 5000] [--first 0] [--compiled 100]
 
 Plans: every task once, nothing before what it reads in a drawn interleaving, and wavefront's plan
 never slower than op-by-op's; printed are how much faster each policy's plan is on average and at
@@ -10,6 +10,7 @@ best (paper: 1.28 and 3.40 times). Compiled: the numbers of every policy are tho
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
@@ -63,12 +64,12 @@ def compiled(first: int, modules: int) -> None:
     print(f"off NumPy's; {seconds:.0f} s")
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--modules", type=int, default=5000)
     parser.add_argument("--first", type=int, default=0, help="the seed of the first one")
     parser.add_argument("--compiled", type=int, default=100)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.modules:
         planned(arguments.first, arguments.modules)
     if arguments.compiled:

@@ -1,10 +1,14 @@
-"""A step of Adam as one kernel that writes three tensors, and as three kernels: `python -m
-tests.benchmarks.optimizer_step`. Runs in turns, one parameter of a million float32 elements.
+"""A step of Adam as one kernel that writes three tensors, and as three kernels.
+
+    python -m tests.benchmarks optimizer_step [--threads 1,2] [--seconds 3] [--json]
+
+One parameter of a million float32 elements.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +18,9 @@ from onnx import TensorProto, helper
 
 import explorer
 from explorer.compilation import Compilation
-from explorer.measure.compare import compare
+from explorer.passes.switches.arrangement import Options as Steps
 from explorer.rammer import Options as RammerOptions
+from tests.benchmarks.rows import Row, parser_of, report, timed
 
 DOMAIN = "ai.onnx.preview.training"
 ELEMENTS = 1_000_000
@@ -38,25 +43,31 @@ def step(threads: int, kernels: int) -> Compilation:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "step.onnx"
         onnx.save(helper.make_model(graph, opset_imports=opsets), path)
-        options = explorer.Options(rammer=RammerOptions(threads=threads))
+        apart = Steps(off=("share equal expressions", "join results") if kernels == 3 else ())
+        options = explorer.Options(rammer=RammerOptions(threads=threads), steps=apart)
         compiled = explorer.compile(explorer.load(path), options=options)
     assert len(compiled.program.kernel_calls) == kernels
     return compiled
 
 
-def main() -> None:
-    """Print the times of both, and how they compare, on one thread and on two."""
+def rows(threads: Sequence[int], seconds: float) -> Iterator[Row]:
+    """Yield a row for each number of threads."""
     rng = np.random.default_rng(0)
     values: dict[str, np.ndarray] = {n: rng.random(ELEMENTS).astype(np.float32) for n in ARGS[2:]}
     values |= {"rate": np.array(0.01, np.float32), "time": np.array(3)}
-    for threads in (1, 2):
-        three, one = step(threads, 3), step(threads, 1)
+    for count in threads:
+        three, one = step(count, 3), step(count, 1)
         a, b = three.run(values), one.run(values)
         for name in RESULTS:
             np.testing.assert_allclose(a[name], b[name], rtol=1e-6, atol=1e-6)
-        found = compare(partial(one.run, values), partial(three.run, values), seconds=3)
-        us = f"{found.first.median_us:.0f} and {found.second.median_us:.0f} us"
-        print(f"{threads} threads: one kernel and three: {us}, {found}")
+        runs = {"one kernel": partial(one.run, values), "three": partial(three.run, values)}
+        yield timed(f"{count} threads", runs, None, seconds, base="one kernel")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the rows."""
+    flags = parser_of(__doc__, threads="1,2", seconds=3.0).parse_args(arguments)
+    report(rows(flags.threads, flags.seconds), flags.json)
 
 
 if __name__ == "__main__":

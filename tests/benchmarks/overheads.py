@@ -1,6 +1,6 @@
 """What the runtime costs: a task, its time stamps, a barrier, a wake-up, a run; and a busy core.
 
-    python -m tests.benchmarks.overheads [--tries 200] [--seconds 3] [--no-busy]
+    python -m tests.benchmarks overheads [--tries 200] [--seconds 3] [--no-busy]
 
 A row is a median with its 99 % interval; `wanted` is the bound that the median should keep. The
 second table runs models while another process spins: beside any core, or pinned to the first or to
@@ -165,7 +165,7 @@ def ratios(c: Compilation, places: Sequence[int | None], seconds: float) -> Iter
         yield f"{found.median:>8.2f} ({found.low:.2f} to {found.high:.2f})"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The tables that the command line asks for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tries", type=int, default=200)
@@ -173,7 +173,7 @@ def main() -> None:
         "--seconds", type=float, default=3.0, help="of each row of the second table"
     )
     parser.add_argument("--no-busy", action="store_true", help="the first table only")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     teams()
     print(f"{cores()} cores")
     for line in costs(given.tries):

@@ -1,11 +1,14 @@
-"""The zoo's recursive autoencoder over trees of 127 nodes, in turns with NumPy and with the same
-recursion followed by Python; then on two threads in turns with one, the calls made by both together
-and by both apart: `python -m tests.benchmarks.recursive_autoencoder`. Batch 1.
+"""The zoo's recursive autoencoder against NumPy, and against the same recursion in Python.
+
+    python -m tests.benchmarks recursive_autoencoder [--seconds 4] [--json]
+
+Trees of 127 nodes, batch 1; then two threads against one, the calls made by both together and by
+both apart. The seconds are for each pair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from random import Random
@@ -20,7 +23,8 @@ from explorer.grinder import Options as GrinderOptions
 from explorer.grinder import on_host
 from explorer.rammer import Options as RammerOptions
 from explorer.runtime.executable import Executable
-from tests.benchmarks.turns import Racer, race
+from tests.benchmarks.racer import racers, turns_of
+from tests.benchmarks.rows import Row, parser_of, report, row_of
 
 Array = np.ndarray
 NAME = "recursive_autoencoder"
@@ -46,6 +50,7 @@ def random_tree(nodes: int, seed: int, room: int = NODES) -> tuple[Array, Array]
     return links[0], links[1]
 
 
+OTHERS = ("NumPy", "followed by Python")
 TOGETHER_OR_APART = ("serial", "parallel")
 TREES = {"balanced": balanced(NODES), "random": random_tree(NODES, 0)}
 
@@ -57,13 +62,13 @@ def made(how: str, tree: str, threads: int) -> Callable[[], Any]:
     left, right = TREES[tree]
     leaf = np.random.default_rng(1).standard_normal((NODES, FULL.hidden)).astype(np.float32)
     feeds = {"left": left, "right": right, "leaf": leaf}
-    if how == "NumPy":
+    if how == OTHERS[0]:
         return partial(_only, lambda given: BY_NUMPY(**given), feeds)
     grinder = GrinderOptions(recursion=how if how in TOGETHER_OR_APART else "auto")
     chosen = explorer.Options(rammer=RammerOptions(threads=threads), grinder=grinder)
     compiled = explorer.compile(zoo.load(NAME), options=chosen)
     run = compiled.run
-    if how == "followed by Python":
+    if how == OTHERS[1]:
         run = Executable(compiled.program, compiled.codes, compiled.device, on_host).run
     return partial(_only, run, feeds)
 
@@ -73,27 +78,32 @@ def _only(run: Callable[[Any], dict[str, Any]], feeds: dict[str, Any]) -> Any:
     return found
 
 
-def main() -> None:
-    """Print the times of each pair and how they compare."""
+def rows(seconds: float) -> Iterator[Row]:
+    """Yield the rows against the others, then those of two threads against one."""
     for threads in (1, 2):
         for tree in TREES:
             with ExitStack() as stack:
-                racers = {}
-                for how in ("ours", "NumPy", "followed by Python"):
-                    racers[how] = Racer(partial(made, how, tree, threads), threads)
-                    stack.callback(racers[how].close)
-                answers = {how: racer.values(1)[0] for how, racer in racers.items()}
-                for how in ("NumPy", "followed by Python"):
+                makes = {how: partial(made, how, tree, threads) for how in ("ours", *OTHERS)}
+                every = racers(stack, makes, threads)
+                answers = {how: racer.values(1)[0] for how, racer in every.items()}
+                for how in OTHERS:
                     np.testing.assert_allclose(answers["ours"], answers[how], rtol=1e-4, atol=1e-5)
-                    told = race(racers["ours"], racers[how], 4)
-                    print(f"{tree}, {threads} threads, against {how}: {told}", flush=True)
+                series = turns_of(every, len(OTHERS) * seconds)
+            peers = {how: series.pop(how) for how in OTHERS}
+            yield row_of(f"{tree}, {threads} threads", series, peers)
     for tree in TREES:
         for how in TOGETHER_OR_APART:
             with ExitStack() as stack:
-                two, one = (Racer(partial(made, how, tree, n), n) for n in (2, 1))
-                stack.callback(two.close)
-                stack.callback(one.close)
-                print(f"{tree}, {how}, 2 threads against 1: {race(two, one, 4)}", flush=True)
+                counts = {}
+                for n in (2, 1):
+                    counts |= racers(stack, {f"{n} threads": partial(made, how, tree, n)}, n)
+                yield row_of(f"{tree}, {how}", turns_of(counts, seconds), base="2 threads")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the rows."""
+    flags = parser_of(__doc__, seconds=4.0).parse_args(arguments)
+    report(rows(flags.seconds), flags.json)
 
 
 if __name__ == "__main__":

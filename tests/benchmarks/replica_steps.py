@@ -96,7 +96,7 @@ def told(rows: Sequence[ReplicaRun]) -> str:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row for each network and form."""
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--layers", type=int, default=8)
@@ -106,7 +106,7 @@ def main() -> None:
     given.add_argument("--gb-per-s", default="0,1")
     given.add_argument("--mpi", action="store_true")
     given.add_argument("--page", default="")
-    asked = given.parse_args()
+    asked = given.parse_args(arguments)
     for speed in map(float, asked.gb_per_s.split(",")):
         rows: dict[str, list[ReplicaRun]] = {form: [] for form in FORMS}
         last: dict[str, list[Timeline]] = {}

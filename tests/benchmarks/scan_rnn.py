@@ -1,12 +1,14 @@
-"""A recurrent layer of 100 steps as an ONNX Scan that stacks every step, in turns with NumPy,
-onnxruntime, and the same body in a Loop that stacks nothing: `python -m tests.benchmarks.scan_rnn`.
-Hidden 64, batch 1.
+"""A recurrent layer as an ONNX Scan that stacks every step, against NumPy and onnxruntime.
+
+    python -m tests.benchmarks scan_rnn [--seconds 12] [--json]
+
+100 steps, hidden 64, batch 1; `loop` is the same body in a Loop that stacks nothing.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import explorer
 from explorer.compilation import Compilation
-from explorer.measure.compare import compare
+from tests.benchmarks.rows import Row, parser_of, report, timed
 
 STEPS, WIDTH = 100, 64
 ROW = (1, WIDTH)
@@ -85,27 +87,29 @@ def compiled(made: bytes, name: str) -> Compilation:
         return explorer.compile(explorer.load(path))
 
 
-def main() -> None:
-    """Print the times of each pair and how they compare."""
+def row(seconds: float) -> Row:
+    """Compare the answers, then time all of them."""
     feeds = {
         "h0": np.zeros(ROW, np.float32),
         "xs": RNG.standard_normal((STEPS, *ROW)).astype(np.float32),
     }
     stacked, plain = compiled(scan(), "scan"), compiled(loop(), "loop")
     session = onnxruntime.InferenceSession(scan(), providers=["CPUExecutionProvider"])
-    right = by_numpy(**{"h": feeds["h0"], "xs": feeds["xs"]})
-    for found, wanted in zip(stacked.run(feeds).values(), right, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    ours = partial(stacked.run, feeds)
-    others: dict[str, Callable[[], object]] = {
+    right = by_numpy(feeds["h0"], feeds["xs"])
+    for result, wanted in zip(stacked.run(feeds).values(), right, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+    ours = {"scan": partial(stacked.run, feeds), "loop": partial(plain.run, feeds)}
+    peers = {
         "NumPy": partial(by_numpy, feeds["h0"], feeds["xs"]),
         "onnxruntime": partial(session.run, None, feeds),
-        "the loop that stacks nothing": partial(plain.run, feeds),
     }
-    for name, other in others.items():
-        found = compare(ours, other, seconds=3)
-        us = f"{found.first.median_us:.0f} and {found.second.median_us:.0f} us"
-        print(f"scan and {name}: {us}, {found}")
+    return timed(f"{STEPS} steps", ours, peers, seconds, base="scan")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the row."""
+    flags = parser_of(__doc__, seconds=12.0).parse_args(arguments)
+    report([row(flags.seconds)], flags.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Rammer's models on data-sheet devices, simulated, beside what the paper measured on a V100.
 
-    python -m tests.benchmarks.sheets [--models lstm_tc,alexnet] [--device v100]
+    python -m tests.benchmarks sheets [--models lstm_tc,alexnet] [--device v100]
         [--policy wavefront] [--small] [--hoist off]
 
 A row is a model: op-by-op (the paper's RammerBase: two layers, the fastest kernels) and a policy in
@@ -28,7 +28,7 @@ import explorer
 from explorer.cli.text import percent, table
 from explorer.options import Options
 from explorer.rammer.walls.wall_statistics import Account
-from explorer.tuning.races.side_by_side import BASELINE, side_by_side
+from explorer.tuning.compare_policies import BASELINE, compare_policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def simulated(model: str, device: str, policy: str, hoist: str) -> Row:
     begin = process_time()
     c = explorer.compile(explorer.load(f"zoo:{model}"), device, options, until="planned")
     compiled = process_time()
-    base, other = (s.account for s in side_by_side(c, (BASELINE, policy)))
+    base, other = (s.account for s in compare_policies(c, (BASELINE, policy)))
     return Row(model, base, other, compiled - begin, process_time() - compiled)
 
 

@@ -1,6 +1,6 @@
 """Peak memory of training steps: kept, computed again, PyTorch's and JAX's.
 
-    python -m tests.benchmarks.step_memory [--models mlp,cnn,resnet18,lstm,gpt,bert] [--threads 2]
+    python -m tests.benchmarks step_memory [--models mlp,cnn,resnet18,lstm,gpt,bert] [--threads 2]
         [--share 0] [--seconds 3] [--budget 0] [--ways kept,again,PyTorch,JAX]
 
 A step is forward, backward and Adam's update; parameters, moments and data are there before. What
@@ -26,8 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.benchmarks.largest_batch import largest_batch
+from tests.benchmarks.racer import racers, turns_of
+from tests.benchmarks.rows import line_of, row_of
 from tests.benchmarks.step_memory_models import BATCHES, MODELS, Arrays, Loss
-from tests.benchmarks.turns import Racer, race
 
 Step = Callable[[], float]
 WAYS = ("kept", "again", "PyTorch", "JAX")
@@ -212,12 +213,12 @@ def times(name: str, threads: int, share: float, seconds: float) -> None:
     """Print how long steps take, two ways at a time."""
     for one, other in pairwise(("again", "kept", "PyTorch")):
         with ExitStack() as stack:
-            racers = []
-            for way in (one, other):
-                make = partial(step_alone, way, name, BATCHES[name], threads, share)
-                racers.append(Racer(make, threads))
-                stack.callback(racers[-1].close)
-            print(f"{name}, {one} and {other}: {race(*racers, seconds)}", flush=True)
+            makes = {
+                way: partial(step_alone, way, name, BATCHES[name], threads, share)
+                for way in (one, other)
+            }
+            series = turns_of(racers(stack, makes, threads), seconds)
+        print(line_of(row_of(name, series, base=one)), flush=True)
 
 
 def largest(name: str, ways: Sequence[str], threads: int, share: float, budget: int) -> None:
@@ -233,7 +234,7 @@ def largest(name: str, ways: Sequence[str], threads: int, share: float, budget: 
         print(f"{name}, {budget / 1e6:.0f} MB, {way}: {told}{over}", flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the rows of each model."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--models", default=",".join(MODELS))
@@ -243,7 +244,7 @@ def main() -> None:
     asked.add_argument("--budget", type=float, default=0.0)
     asked.add_argument("--ways", default=",".join(WAYS))
     asked.add_argument("--alone", nargs=5)
-    found = asked.parse_args()
+    found = asked.parse_args(arguments)
     if found.alone:
         way, name, batch, threads, share = found.alone
         told(way, name, int(batch), int(threads), float(share))

@@ -1,14 +1,16 @@
-"""Steps whose question is data against steps that the host decides, at three sizes of batch:
-`python -m tests.benchmarks.sync_free`. Adam, a scaled loss; the ratio is the ordinary form's time
-over the sync-free one's, with its 99 % interval.
+"""Steps whose question is data against steps that the host decides, at three sizes of batch.
+
+    python -m tests.benchmarks sync_free [--threads 1,2] [--seconds 2] [--json]
+
+Adam, a scaled loss.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,10 @@ from explorer.training import Adam, LossScale, cross_entropy, first_state
 from explorer.training.runs.programs import Beginning, Ordinary, Setting, SyncFree
 from explorer.training.runs.timeline import Timeline
 from explorer.training.step import Recipe
-from tests.benchmarks.turns import Racer, race
+from tests.benchmarks.racer import racers, turns_of
+from tests.benchmarks.rows import Row, parser_of, report, row_of
 
+FORMS = ("sync-free", "ordinary")
 WIDTHS = {"tiny": (16, 32, 4), "small": (64, 128, 10), "large": (784, 512, 10)}
 
 
@@ -49,24 +53,22 @@ def made(form: str, size: str, rows: int, threads: int) -> Callable[[], float]:
     return lambda: float(step(arrays, numbers, batch, 0))
 
 
-def main() -> None:
+def row(size: str, rows: int, threads: int, seconds: float) -> Row:
+    """Time both forms, each in a process of its own."""
+    with ExitStack() as stack:
+        makes = {form: partial(made, form, size, rows, threads) for form in FORMS}
+        both = racers(stack, makes, threads)
+        losses = zip(*(r.values(10) for r in both.values()), strict=True)
+        apart = max(abs(a - b) / max(abs(b), 1e-6) for a, b in losses)
+        name, details = f"{size}, {rows} rows, {threads} threads", {"losses_apart": apart}
+        return row_of(name, turns_of(both, seconds), base="sync-free", details=details)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row for each model, batch and number of threads."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--threads", default="1,2")
-    asked.add_argument("--seconds", type=float, default=2.0)
-    found = asked.parse_args()
-    for size in WIDTHS:
-        for rows in (16, 64, 256):
-            for threads in map(int, found.threads.split(",")):
-                with ExitStack() as stack:
-                    racers = []
-                    for form in ("sync-free", "ordinary"):
-                        racers.append(Racer(partial(made, form, size, rows, threads), threads))
-                        stack.callback(racers[-1].close)
-                    first = zip(*(r.values(10) for r in racers), strict=True)
-                    apart = max(abs(a - b) / max(abs(b), 1e-6) for a, b in first)
-                    told = race(racers[0], racers[1], found.seconds)
-                print(f"{size}, {rows} rows, {threads} threads: {told}; {apart:.0e}", flush=True)
+    flags = parser_of(__doc__, threads="1,2", seconds=2.0).parse_args(arguments)
+    cases = product(WIDTHS, (16, 64, 256), flags.threads)
+    report((row(*case, flags.seconds) for case in cases), flags.json, ("losses_apart",))
 
 
 if __name__ == "__main__":

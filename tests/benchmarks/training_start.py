@@ -1,6 +1,6 @@
 """How long a process takes to its first step of training: on an empty cache, and after another.
 
-    python -m tests.benchmarks.training_start [--models mlp,gpt2] [--pairs 5]
+    python -m tests.benchmarks training_start [--models mlp,gpt2] [--pairs 5]
 
 Each start is a process of its own; the clock runs from before the model is traced, behind all
 imports, until the first loss is there. A pair is an empty cache and, at once, the same again: the
@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 
 ALONE = """
 import json, sys, time
@@ -64,12 +65,12 @@ def raced(name: str, pairs: int) -> None:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row for each model."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--models", default="mlp,gpt2")
     asked.add_argument("--pairs", type=int, default=5)
-    found = asked.parse_args()
+    found = asked.parse_args(arguments)
     for name in found.models.split(","):
         raced(name, found.pairs)
 

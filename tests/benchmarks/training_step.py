@@ -1,21 +1,21 @@
 """Steps of training, in turns with PyTorch and JAX where they are installed.
 
-    python -m tests.benchmarks.training_step [--models mlp,cnn,resnet18,bert,gpt2,lstm]
-        [--threads 1,2] [--peers eager,compile,jax] [--seconds 5]
+    python -m tests.benchmarks training_step [--models mlp,cnn,resnet18,bert,gpt2,lstm]
+        [--threads 1,2] [--peers eager,compile,jax] [--seconds 5] [--json]
 
 A step is forward, backward and Adam's update, for one batch. Parameters, moments and counters are
 donated: they stay where they are. Each peer runs on as many threads, in a process of its own:
 PyTorch eagerly and through `torch.compile` with its fused Adam, and one `jax.jit` of the whole
 step with Adam in its own words, donated too. The losses of the first steps are compared before,
-so that nobody compiles in the race. The ratio is the peer's time over ours, with its 99 % interval.
+so that nobody compiles in the race. The seconds are for each peer.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,9 @@ from explorer.frontends.tracing.structure import flatten
 from explorer.ir.types import Tensor, dtype_of
 from explorer.rammer import Options as RammerOptions
 from explorer.training import Adam, first_state, train_step
+from tests.benchmarks.racer import racers, turns_of
+from tests.benchmarks.rows import Row, parser_of, report, row_of
 from tests.benchmarks.training_models import recipes
-from tests.benchmarks.turns import Racer, race
 
 RATE, STEPS = 1e-3, 20
 PEERS = ("eager", "compile", "jax")
@@ -84,39 +85,38 @@ def made(runtime: str, name: str, threads: int) -> Callable[[], float]:
     return in_torch.step_of(name, params, batch, RATE, SEEN.get((name, runtime), runtime))
 
 
-def raced(name: str, threads: int, peers: list[str], seconds: float) -> None:
-    """Print a row for each peer."""
+def row(name: str, threads: int, peers: Sequence[str], seconds: float) -> Row:
+    """Compare the first losses, then time ours and the peers that run."""
+    apart, skipped, ready = {}, {}, {}
     with ExitStack() as stack:
-        ours = Racer(partial(made, "ours", name, threads), threads)
-        stack.callback(ours.close)
-        mine = ours.values(STEPS)
+        ours = racers(stack, {"ours": partial(made, "ours", name, threads)}, threads)
+        losses = ours["ours"].values(STEPS)
         for peer in peers:
-            other = Racer(partial(made, peer, name, threads), threads)
+            other = racers(stack, {peer: partial(made, peer, name, threads)}, threads)
             try:
-                theirs = other.values(STEPS)
-            except EOFError:  # its process ended, and has said why
-                print(f"{name}, {threads} threads, {peer}: it does not run", flush=True)
+                theirs = other[peer].values(STEPS)
+            except (EOFError, ConnectionError):  # its process ended, and has said why
+                skipped[peer] = "it does not run"
                 continue
-            apart = max(abs(a - b) for a, b in zip(mine, theirs, strict=True)) / theirs[0]
-            told = race(ours, other, seconds)
-            other.close()
-            print(
-                f"{name}, {threads} threads, {peer}: {told}; losses apart {apart:.1e} of the first",
-                flush=True,
-            )
+            apart[peer] = max(abs(a - b) for a, b in zip(losses, theirs, strict=True)) / theirs[0]
+            ready |= other
+        series = turns_of(ours | ready, seconds * max(1, len(ready)))
+    variants, others = ({n: series[n] for n in part} for part in (ours, ready))
+    details = {"losses_apart": apart}
+    case = f"{name}, {threads} threads"
+    return row_of(case, variants, others, skipped=skipped, details=details)
 
 
-def main() -> None:
-    """Print a row for each model, number of threads and peer."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--models", default=",".join(recipes.MODELS))
-    asked.add_argument("--threads", default="1,2")
-    asked.add_argument("--peers", default=",".join(PEERS))
-    asked.add_argument("--seconds", type=float, default=5.0)
-    found = asked.parse_args()
-    for name in found.models.split(","):
-        for threads in map(int, found.threads.split(",")):
-            raced(name, threads, found.peers.split(","), found.seconds)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a row for each model and number of threads."""
+    parser = parser_of(__doc__, threads="1,2", seconds=5.0)
+    parser.add_argument("--models", default=",".join(recipes.MODELS))
+    parser.add_argument("--peers", default=",".join(PEERS))
+    flags = parser.parse_args(arguments)
+    peers = [p for p in flags.peers.split(",") if p]
+    cases = product(flags.models.split(","), flags.threads)
+    rows = (row(*case, peers, flags.seconds) for case in cases)
+    report(rows, flags.json, ("losses_apart",))
 
 
 if __name__ == "__main__":

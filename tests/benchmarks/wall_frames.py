@@ -71,13 +71,13 @@ def _row(
     )
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Every wall that was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--bricks", type=int, default=1_000_000)
     parser.add_argument("--units", default="2,64,480")
     parser.add_argument("--seconds", type=float, default=3.0)
-    flags = parser.parse_args()
+    flags = parser.parse_args(arguments)
     for units in map(int, flags.units.split(",")):
         rows(units, flags.bricks, flags.seconds)
 

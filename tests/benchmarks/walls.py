@@ -1,6 +1,6 @@
 """Planned against measured: how well the walls of the zoo foretell their runs.
 
-    python -m tests.benchmarks.walls [--models small_bert,tiny_vit] [--runs 15] [--rounds 5]
+    python -m tests.benchmarks walls [--models small_bert,tiny_vit] [--runs 15] [--rounds 5]
 
 A row is a model: its makespan as planned from modelled task times, as measured (the median of
 several stamped runs in a row), how far the plan is off, Spearman's rank correlation of its bricks'
@@ -85,7 +85,7 @@ def within(found: Sequence[WallComparison]) -> str:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--models", default="", help="some of them, by name")
@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0, help="most to compile a model")
     parser.add_argument("--json", default="", help="a file that gets the rows too")
-    flags = parser.parse_args()
+    flags = parser.parse_args(arguments)
     every = models()
     chosen = flags.models.split(",") if flags.models else list(every)
     rows, found = [], []

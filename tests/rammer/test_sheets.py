@@ -17,7 +17,7 @@ from explorer.rammer.sheets import Gridded, facts_of, pair_of, vdevices_of
 from explorer.rammer.walls.lane_wall import is_plain, lane_wall
 from explorer.rammer.walls.wall_statistics import account
 from explorer.roller.blocks.grids import grids
-from explorer.tuning.races.side_by_side import side_by_side
+from explorer.tuning.compare_policies import compare_policies
 from explorer.welder import Options as WelderOptions
 from tests.examples import examples
 from tests.rammer.walls import facts as random_facts
@@ -276,7 +276,7 @@ def test_any_number_of_units_has_a_wall(units, policy):
 @pytest.mark.parametrize("name", ["v100", "ipu"])
 def test_a_model_is_simulated_on_a_sheet_under_every_policy(name, tmp_path):
     c = compile_model(mlp(tmp_path), target=name, until="planned")
-    sides = side_by_side(c)
+    sides = compare_policies(c)
     assert [s.policy for s in sides] == list(POLICIES)
     base = next(s for s in sides if s.policy == "op-by-op")
     for s in sides:

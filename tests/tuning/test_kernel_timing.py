@@ -9,7 +9,7 @@ from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernels.normal import normalise
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.tuning.kernel_table.kernel_timing import (
+from explorer.tuning.kernel_timing import (
     Operands,
     PreparedKernel,
     prepare,

@@ -21,7 +21,7 @@ from explorer.frontends.model import Model
 from explorer.options import Options
 from explorer.tuning.peers import runtimes as peers
 from explorer.tuning.peers.runtimes import Peer, Skipped, onnx_source
-from explorer.tuning.races.race import ALONE, RaceResult, race, threads_of
+from explorer.tuning.race import ALONE, RaceResult, race, threads_of
 from tests.measure.simulated import Counted, NoisyMachine
 from tests.tuning.models import mlp
 

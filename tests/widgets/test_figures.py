@@ -19,7 +19,7 @@ from explorer.errors import AnswerMismatch, BadOption
 from explorer.ir.decisions.wall import Brick, Wall
 from explorer.measure.compare import Measurement
 from explorer.roller.tiles.weigh import label_of
-from explorer.tuning.races.race import RaceResult, Runner
+from explorer.tuning.race import RaceResult, Runner
 from widgets.charts import kernels
 from widgets.draw.theme import SCHEMES
 from widgets.model import brick_wall

@@ -15,7 +15,7 @@ import widgets
 from explorer.errors import BadOption, NoSuchDevice
 from explorer.rammer import POLICIES
 from explorer.rammer.moved_by_hand import ByHand
-from explorer.tuning.races.side_by_side import side_by_side
+from explorer.tuning.compare_policies import compare_policies
 from tests.widgets.of_family import of_family
 from widgets.model.on_show import View
 from widgets.rammer import view as rammer_view
@@ -226,9 +226,9 @@ def test_only_another_device_or_count_lays_the_walls_anew(monkeypatch: Any) -> N
 
     def counted(c: Any, **more: Any) -> Any:
         laid.append(c.device.name)
-        return side_by_side(c, **more)
+        return compare_policies(c, **more)
 
-    monkeypatch.setattr(rammer_view, "side_by_side", counted)
+    monkeypatch.setattr(rammer_view, "compare_policies", counted)
     first = rammer_view.rammed(seen(session, device="v100", units=4))
     other = rammer_view.rammed(seen(session, device="v100", units=4, policy="critical-path"))
     assert (first.chosen.policy, other.chosen.policy) == ("wavefront", "critical-path")

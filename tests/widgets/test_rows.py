@@ -11,7 +11,7 @@ from explorer.errors import BadOption
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison, Measurement
-from explorer.tuning.races.race import RaceResult, Runner
+from explorer.tuning.race import RaceResult, Runner
 from tests.widgets import made_by_hand as hand
 from widgets import data
 from widgets.draw.layered import layered

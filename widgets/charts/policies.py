@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from explorer.tuning.races.side_by_side import Side
+from explorer.tuning.compare_policies import PolicyWall
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import time_text
 from widgets.model.brick_wall import NAMES
@@ -71,13 +71,13 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
     return styled(figure, theme, title, 180 + 40 * max(3, len(sides)), barmode="stack")
 
 
-def parts_us(s: Side) -> tuple[tuple[str, float], ...]:
+def parts_us(s: PolicyWall) -> tuple[tuple[str, float], ...]:
     """What fills a wall, in microseconds of its length."""
     a = s.account
     return (("busy", a.total_us * a.busy), *((cause, us / a.units) for cause, us in a.idle))
 
 
-def _words(sides: Sequence[Side], lengths: Sequence[float], cause: str) -> list[str]:
+def _words(sides: Sequence[PolicyWall], lengths: Sequence[float], cause: str) -> list[str]:
     said, totals = NAMES.get(cause, cause), [s.account.total_us for s in sides]
     return [
         f"{s.policy}: {said} {us / (total or 1):.1%} of {time_text(total)}"

@@ -11,7 +11,7 @@ from widgets.model.compiled import Measurement
 
 
 class Ran(Protocol):
-    """A runtime that ran: `explorer.tuning.races.race.Runner`."""
+    """A runtime that ran: `explorer.tuning.race.Runner`."""
 
     @property
     def name(self) -> str: ...

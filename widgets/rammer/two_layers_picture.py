@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from explorer.ir.stage import Stage
-from explorer.tuning.races.side_by_side import Side
+from explorer.tuning.compare_policies import PolicyWall
 from widgets.draw.svg import Svg, fit, label, rect, text_width
 from widgets.draw.table import Table, time_text
 from widgets.model.brick_wall import WallRows
@@ -69,7 +69,7 @@ def figure(found: Rammed, selected: str = "") -> Svg:
     return Svg(WIDTH, y + 28, "".join(marks), f"Two layers: {said}")
 
 
-def _words(found: Rammed, side: Side) -> str:
+def _words(found: Rammed, side: PolicyWall) -> str:
     a = side.account
     barriers = f"{found.barriers(side)} barriers, " if a.units <= MOST_COUNTED else ""
     return (

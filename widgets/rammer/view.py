@@ -12,7 +12,7 @@ from explorer.errors import BadOption
 from explorer.ir.decisions.candidate import Candidate
 from explorer.rammer import POLICIES
 from explorer.rammer.one_kernel import OneKernel
-from explorer.tuning.races.side_by_side import BASELINE, Side, side, side_by_side
+from explorer.tuning.compare_policies import BASELINE, PolicyWall, compare_policies, policy_wall
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.model.brick_wall import Call, WallRows, data
@@ -36,15 +36,15 @@ class Rammed:
 
     device: str
     own: bool
-    chosen: Side
-    sides: tuple[Side, ...]
+    chosen: PolicyWall
+    sides: tuple[PolicyWall, ...]
     calls: tuple[Call, ...]
     policy: str
     decided: tuple[tuple[str, str, tuple[Candidate[bool], ...]], ...] = ()
     order: str = ""
 
     @property
-    def baseline(self) -> Side:
+    def baseline(self) -> PolicyWall:
         """The wall of two-layer scheduling."""
         found = (s for s in self.sides if s.policy == BASELINE)
         return next(found, self.chosen)
@@ -54,11 +54,11 @@ class Rammed:
         """What its walls are called."""
         return "planned" if self.own else "simulated on a data sheet"
 
-    def barriers(self, of: Side) -> str:
+    def barriers(self, of: PolicyWall) -> str:
         """Waits of one unit for another, where there are few enough units to count them."""
         return f"{of.barriers:,}" if of.wall.units <= MOST_COUNTED else "not counted"
 
-    def rows(self, of: Side) -> WallRows:
+    def rows(self, of: PolicyWall) -> WallRows:
         """The columns of one of its walls."""
         return data(of.wall, self.calls)
 
@@ -86,8 +86,8 @@ def _rammed(s: OnShow) -> Rammed:
     mine = next((x for n, x in zip(POLICIES, sides) if n == asked), None)
     if s.view.kernels:
         by_one = replace(c.options.rammer, policy=OneKernel(asked, s.view.kernels))
-        mine = side(c.with_options(rammer=by_one), sizes)
-    mine = mine or side(c, sizes)
+        mine = policy_wall(c.with_options(rammer=by_one), sizes)
+    mine = mine or policy_wall(c, sizes)
     if mine not in sides:
         sides = (mine, *sides)
     decisions = c.program.decisions
@@ -96,18 +96,18 @@ def _rammed(s: OnShow) -> Rammed:
     return Rammed(c.device.name, own, mine, sides, s.house.calls, named, decided, decisions.order)
 
 
-def _laid(s: OnShow, own: bool) -> tuple[Any, tuple[Side, ...]]:
+def _laid(s: OnShow, own: bool) -> tuple[Any, tuple[PolicyWall, ...]]:
     """The compilation of the view, and its walls under every policy: laid once, whichever policy
     and rKernels are looked at.
     """
     view, now = s.view, s.now.compiled.options.rammer
 
-    def lay() -> tuple[Any, tuple[Side, ...]]:
+    def lay() -> tuple[Any, tuple[PolicyWall, ...]]:
         c: Any = s.now.compiled if own else _on_data_sheet(s)
         changes = {k: v for k, v in (("threads", view.units), ("bricks", view.bricks)) if v}
         if changes:
             c = c.with_options(rammer=replace(c.options.rammer, **changes))
-        return c, side_by_side(c, sizes=dict(s.now.sizes))
+        return c, compare_policies(c, sizes=dict(s.now.sizes))
 
     key = repr(("laid", "" if own else view.device, view.units, view.bricks, now))
     return s.house.kept(key, s.now.sizes, lay)

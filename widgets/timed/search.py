@@ -18,8 +18,8 @@ from explorer.measure.compare import Measurement
 from explorer.roller.enumerated import space_of
 from explorer.roller.tiles.weigh import label_of, weigh
 from explorer.tuning.answers import agree
-from explorer.tuning.kernel_table.kernel_timing import Operands, prepare
-from explorer.tuning.search.strategies import evolving
+from explorer.tuning.kernel_timing import Operands, prepare
+from explorer.tuning.search_strategies import evolving
 from widgets.roller.rolled import Rolled
 
 MODEL, SEARCH = "the model's order", "evolutionary search"

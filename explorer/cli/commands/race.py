@@ -14,7 +14,7 @@ from explorer.cli.text import binding, counted, duration, percent, table
 from explorer.measure.turns import MOST_TIMES_LONGER
 
 if TYPE_CHECKING:
-    from explorer.tuning.races.race import RaceResult, Runner
+    from explorer.tuning.race import RaceResult, Runner
 
 
 def main(given: Sequence[str]) -> int:
@@ -38,7 +38,7 @@ def main(given: Sequence[str]) -> int:
 def answer(flags: Namespace) -> Answer:
     """Times side by side; no where nobody else ran. Answers that differ are an `AnswerMismatch`."""
     from explorer.tuning.peers.runtimes import known_peers
-    from explorer.tuning.races.race import race
+    from explorer.tuning.race import race
 
     known_peers(flags.against, "--against")
     chosen = options(flags)

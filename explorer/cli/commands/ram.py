@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from explorer.compilation import Compilation
-    from explorer.tuning.races.side_by_side import Side
+    from explorer.tuning.compare_policies import PolicyWall
 
 RUNS = 15  # stamped runs of a policy, of which the one in the middle is told
 
@@ -47,7 +47,7 @@ def main(given: Sequence[str]) -> int:
 
 def answer(flags: Namespace) -> Answer:
     """The policies side by side; what the first of those asked for weighed; plan against run."""
-    from explorer.tuning.races.side_by_side import side_by_side
+    from explorer.tuning.compare_policies import compare_policies
 
     chosen, policies = options(flags), _policies(flags)
     if flags.measure:
@@ -57,7 +57,7 @@ def answer(flags: Namespace) -> Answer:
     inputs = arrays(model, flags, bound)
     c = compiled(model, flags, chosen, "EMITTED" if flags.measure else "PLANNED")
     with doing() as say:
-        sides = side_by_side(c, policies, bound, lambda policy: say(f"laying a wall: {policy}"))
+        sides = compare_policies(c, policies, bound, lambda policy: say(f"laying a wall: {policy}"))
     told = _told(sides, flags.policy)
     parts = [_sides(sides), _idle(sides), _weighed(told)]
     if flags.measure:
@@ -80,7 +80,7 @@ def answer(flags: Namespace) -> Answer:
 def _policies(flags: Namespace) -> tuple[str, ...]:
     """Those asked for after the baseline; all where none is."""
     from explorer.rammer import POLICIES
-    from explorer.tuning.races.side_by_side import BASELINE
+    from explorer.tuning.compare_policies import BASELINE
 
     asked = POLICIES if flags.policy is None else flags.policy
     unknown = [name for name in asked if name not in POLICIES]
@@ -95,21 +95,21 @@ def _policies(flags: Namespace) -> tuple[str, ...]:
     return (BASELINE, *(name for name in asked if name != BASELINE))
 
 
-def _told(sides: Sequence[Side], asked: Sequence[str] | None) -> Side:
+def _told(sides: Sequence[PolicyWall], asked: Sequence[str] | None) -> PolicyWall:
     """The side whose choices are told: the first that was asked for, else the fastest."""
     if asked is not None:
         return next(s for s in sides if s.policy == asked[0])
     return min(sides, key=lambda s: s.account.total_us)
 
 
-def _head(c: Compilation, first: Side, bound: dict[str, int]) -> str:
+def _head(c: Compilation, first: PolicyWall, bound: dict[str, int]) -> str:
     a = first.account
     what = f"{c.device.name}, simulated" if a.kind == "simulated" else f"{c.device.name}, planned"
     cores = "cores" if c.device.kind == "cpu" else dict(c.device.sources)["units"].split(":")[0]
     return f"{c.model.name} on {what}: {a.cores:,} {cores}{binding(bound)}"
 
 
-def _sides(sides: Sequence[Side]) -> Answer:
+def _sides(sides: Sequence[PolicyWall]) -> Answer:
     base = sides[0].account.total_us
     rows, data = [], []
     for s in sides:
@@ -135,7 +135,7 @@ def _sides(sides: Sequence[Side]) -> Answer:
     return Answer({"policies": data}, table(head, rows))
 
 
-def _fields(s: Side, base_us: float) -> dict[str, object]:
+def _fields(s: PolicyWall, base_us: float) -> dict[str, object]:
     a = s.account
     return {
         "policy": s.policy,
@@ -153,7 +153,7 @@ def _fields(s: Side, base_us: float) -> dict[str, object]:
     }
 
 
-def _idle(sides: Sequence[Side]) -> Answer:
+def _idle(sides: Sequence[PolicyWall]) -> Answer:
     """Idle time of all units together, as a share of units times time."""
     causes = sorted({cause for s in sides for cause, _ in s.account.idle})
     if not causes:
@@ -166,7 +166,7 @@ def _idle(sides: Sequence[Side]) -> Answer:
     return Answer({}, table(("idle by cause", *(f">{c}" for c in causes)), rows))
 
 
-def _weighed(s: Side) -> Answer:
+def _weighed(s: PolicyWall) -> Answer:
     """What a policy compared, candidate by candidate, in the order in which it did."""
     weighed = [
         {"what": c.label, "terms": dict(c.terms), "taken": not c.refused, "refused": c.refused}
@@ -187,7 +187,7 @@ def _weighed(s: Side) -> Answer:
     return Answer(data, text)
 
 
-def _measured(c: Compilation, sides: Sequence[Side], inputs: dict[str, np.ndarray]) -> Answer:
+def _measured(c: Compilation, sides: Sequence[PolicyWall], inputs: dict[str, np.ndarray]) -> Answer:
     """Each wall as it was planned and as it ran, the median of some runs."""
     from dataclasses import replace
 

@@ -13,7 +13,7 @@ from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.roller.tiles.weigh import refusal
 
 # The model is not more exact than this; chosen. What it is off by is printed by
-# `python -m explorer.tuning.search.prediction`.
+# `make bench tile_prediction`.
 AS_GOOD_RATIO = 1.02
 FEW_TASKS = 4  # a unit; chosen
 LEAST_TASK_US = 5.0  # of what is cut finer: to begin a task takes a part of that; chosen

@@ -14,7 +14,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Binding
 from explorer.measure.compare import Comparison, Measurement
 from explorer.roller.alignment_report import answers
-from explorer.tuning.kernel_table.kernel_timing import Operands, time_tiling
+from explorer.tuning.kernel_timing import Operands, time_tiling
 from widgets.draw.table import time_text
 from widgets.model.house import House
 from widgets.model.knobs import Setting, threads, tile_label

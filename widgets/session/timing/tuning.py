@@ -24,7 +24,7 @@ from explorer.roller.enumerated import cut_axes
 from explorer.roller.tiles.weigh import weigh
 from explorer.tile.lowering.lower import tensor_contraction
 from explorer.tuning.answers import agree
-from explorer.tuning.kernel_table.kernel_timing import Operands, PreparedKernel, prepare
+from explorer.tuning.kernel_timing import Operands, PreparedKernel, prepare
 from widgets.session.timing.jobs import Job
 from widgets.session.timing.watched import Rounds
 

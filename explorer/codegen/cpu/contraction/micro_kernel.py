@@ -25,7 +25,7 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 AHEAD_BYTES = PAGE_BYTES  # processors fetch ahead by themselves, but to the end of a page only
 IN_L2, IN_L1 = 2, 3  # LLVM's localities
 # Of vectors, in a step. On 8 lanes and 16 registers a hint in every step took 3 % of the time of
-# products (`python -m explorer.tuning.kernel_table.table --only matmul`); the bound is chosen.
+# products (`make bench kernel_table BENCH_FLAGS="--only matmul"`); the bound is chosen.
 SHORT_STEP_PRODUCTS = 12
 STEPS_UNROLLED = 4  # that share one hint where a step is short; chosen
 
@@ -112,7 +112,7 @@ class _Emitter:
         """The end of a loop: carry the values to its top while the condition holds. With LLVM's
         unrolling on top a 3x3 convolution of 64 channels took half as long again, and one of 24 to
         144 in a batch of 8 almost twice as long
-        (AVX2, `python -m explorer.tuning.kernel_table.table --only conv`).
+        (AVX2, `make bench kernel_table BENCH_FLAGS="--only conv"`).
         """
         for phi, value in zip(phis, values, strict=True):
             phi.add_incoming(value, self.b.block)

@@ -1,16 +1,17 @@
-"""Search as Roller's rival: random and evolutionary, over the same legal space, with a budget of
-timed trials in which compiling counts.
+"""Roller's tiles against random and evolutionary search over the same legal space.
 
-    python -m explorer.tuning.search.search --json [--trials 64] [--operators conv,softmax]
+    python -m tests.benchmarks tile_search [--trials 64] [--operators conv,softmax] [--threads 2]
+        [--partial FILE] [--json]
+
+A search has a budget of timed trials, in which compiling counts.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from os import environ
@@ -27,8 +28,9 @@ from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel, p
 from explorer.measure.this_machine.this_cpu import measured_cpu, this_cpu
 from explorer.roller.enumerated import space_of
 from explorer.roller.tiles.weigh import label_of
-from explorer.tuning.search.prediction import in_rounds, operators, rollers_first
-from explorer.tuning.search.strategies import STRATEGIES, Trial
+from explorer.tuning.search_strategies import STRATEGIES, Trial
+from tests.benchmarks.rows import parser_of, say
+from tests.benchmarks.tile_prediction import in_rounds, operators, rollers_first
 
 TRIAL_US = 3000.0  # of launches of a tiling; chosen
 HOPELESS_RATIO = 5.0  # of the best so far: such a tiling is run no more than it was; chosen
@@ -94,9 +96,7 @@ class Bench:
         return us, seconds + perf_counter() - begin
 
 
-def rivalry(
-    name: str, kernel: Kernel, device: Device, trials: int, say: Callable[[str], None]
-) -> Rivalry:
+def rivalry(name: str, kernel: Kernel, device: Device, trials: int) -> Rivalry:
     """Roller against every strategy on one operator."""
     env = ShapeEnv()
     bench, space = Bench(kernel, device, env), space_of(kernel, device, env, {})
@@ -110,13 +110,13 @@ def rivalry(
     spent["top-10"] = (len(first), constructed + sum(s for _, s in timed), first)
     say(f"{name}: Roller's first in {spent['top-1'][1]:.2f} s, ten in {spent['top-10'][1]:.2f} s")
     for label, strategy in STRATEGIES.items():
-        found = strategy(space, trials, _telling(bench.trial, label, trials, say), 1)
+        found = strategy(space, trials, _telling(bench.trial, label, trials), 1)
         spent[label] = (found.trials, found.seconds, found.leaders(AGAIN))
         say(f"{name}: {label}, {found.trials} trials in {found.seconds:.1f} s")
     return _compared(name, trials, space.count, spent, bench)
 
 
-def _telling(trial: Trial, label: str, trials: int, say: Callable[[str], None]) -> Trial:
+def _telling(trial: Trial, label: str, trials: int) -> Trial:
     """The trial, told of now and then."""
     done = 0
 
@@ -196,11 +196,11 @@ def rivalries(
             continue
         row = done.get((name, trials))
         if row is None:
-            row = rivalry(name, kernel, device, trials, _say)
+            row = rivalry(name, kernel, device, trials)
             if partial is not None:
                 with partial.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
-        _say(line(row))
+        say(line(row))
         out.append(row)
     return out
 
@@ -217,15 +217,11 @@ def _read(partial: Path | None) -> dict[tuple[str, int], Rivalry]:
     return {(r.operator, r.trials): r for r in made}
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _warm(device: Device) -> None:
     """What the first kernel of a process pays for is paid before the clock runs."""
     name, kernel = next(iter(operators().items()))
     Bench(kernel, device, ShapeEnv()).trial(Tiling(), float("inf"))
-    _say(f"warmed up with {name}")
+    say(f"warmed up with {name}")
 
 
 @contextmanager
@@ -235,15 +231,15 @@ def _fresh_cache() -> Iterator[None]:
         yield
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    """The command. What it compiles is in a cache folder of its own, which is gone at the end."""
-    parser = argparse.ArgumentParser(prog="python -m explorer.tuning.search.search")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command, with a cache folder of its own that is gone at the end."""
+    parser = parser_of(__doc__)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--trials", type=int, default=64, help="timed trials of each strategy")
     parser.add_argument("--operators", default="", help="words of names, separated by commas")
     parser.add_argument("--threads", type=int, default=0, help="default: all cores")
     parser.add_argument("--partial", type=Path, help="rows are kept here, and not made again")
-    flags = parser.parse_args(given)
+    flags = parser.parse_args(arguments)
     device = measured_cpu()  # remembered where the user's cache is
     usual = MANY if flags.trials > MANY_TRIALS else FEW
     words = [w for w in flags.operators.split(",") if w] or usual

@@ -1,12 +1,12 @@
-"""How well the model orders tilings that it never saw: predicted against measured times, over
-operators of every class and tilings drawn from the whole legal space.
+"""Predicted against measured times of tilings that are drawn from the whole legal space.
 
-    python -m explorer.tuning.search.prediction --json
+    python -m tests.benchmarks tile_prediction [--operators conv,softmax] [--threads 2] [--json]
+
+Operators of every class; ends with 0 where both bounds are met, else with 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +38,7 @@ from explorer.measure.this_machine.this_cpu import measured_cpu, this_cpu
 from explorer.roller.enumerated import space_of
 from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.tiles.weigh import label_of
+from tests.benchmarks.rows import parser_of, say
 
 TILINGS, TOP, SEED = 40, 10, 0
 NEAR_RATIO = 1.15  # of the best of the first ten; chosen
@@ -173,17 +174,17 @@ def predictions(names: Sequence[str], threads: int) -> Iterator[Prediction]:
     for name, kernel in operators().items():
         if not names or any(word in name for word in names):
             found = predict(name, kernel, device, threads)
-            print(line(found), file=sys.stderr, flush=True)
+            say(line(found))
             yield found
 
 
-def main(given: Sequence[str] | None = None) -> int:
-    """The command: 0 where both wishes are met, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m explorer.tuning.search.prediction")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command: 0 where both bounds are met, else 1."""
+    parser = parser_of(__doc__)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.add_argument("--threads", type=int, default=0, help="default: all cores")
     parser.add_argument("--operators", default="", help="words of names, separated by commas")
-    flags = parser.parse_args(given)
+    flags = parser.parse_args(arguments)
     threads = flags.threads or measured_cpu().units
     found = list(predictions([w for w in flags.operators.split(",") if w], threads))
     told = summary(found)

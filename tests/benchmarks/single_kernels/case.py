@@ -15,7 +15,7 @@ from onnx import NodeProto, helper, numpy_helper
 from explorer.cached_property import cached_property
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.tuning.kernel_table.operators import Operator
+from tests.benchmarks.single_kernels.operators import Operator
 
 OPSET, IR_VERSION = 20, 9
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # channels last from channels first, and back

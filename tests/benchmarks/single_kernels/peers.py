@@ -28,7 +28,7 @@ from explorer.compilation import Compilation
 from explorer.compiler import compile as compile_model
 from explorer.options import Options
 from explorer.rammer import Options as RammerOptions
-from explorer.tuning.kernel_table.case import FIRST, Case, written
+from tests.benchmarks.single_kernels.case import FIRST, Case, written
 
 BLOCKED = "com.microsoft.nchwc"  # onnxruntime's operators on images in blocks of channels
 OURS = "ironworks"

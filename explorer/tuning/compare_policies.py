@@ -1,4 +1,4 @@
-"""One model under several policies: the walls that come of it, in numbers, side by side."""
+"""The walls of one model under several of Rammer's policies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASELINE = "op-by-op"  # two-layer scheduling
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class PolicyWall:
     """A model under one policy, planned for a machine or simulated on a data sheet."""
 
     policy: str
@@ -40,30 +40,30 @@ class Side:
         return tuple(c for s in self.schedules for c in s.placement.weighed)
 
 
-def side_by_side(
+def compare_policies(
     c: Compilation,
     policies: Sequence[str | Policy] | None = None,
     sizes: Sizes | None = None,
     progress: Callable[[str], None] | None = None,
-) -> tuple[Side, ...]:
-    """The walls of a binding under each policy (all that there are: None), in the given order.
+) -> tuple[PolicyWall, ...]:
+    """Plan a binding under each policy, in this order; None: under all of them.
 
-    Nothing runs. `progress` is told each policy before its wall is laid. Raises BadOption for a
-    policy that there is not, and what planning raises.
+    Nothing runs. `progress` is called with each policy before its wall is planned. Raises BadOption
+    for an unknown policy, and the errors of planning.
     """
-    found = []
+    walls = []
     for policy in tuple(POLICIES) if policies is None else policies:
         options = replace(c.options.rammer, policy=policy)
         if progress is not None:
             progress(options.policy_name)
         other = c if options == c.options.rammer else c.with_options(rammer=options)
-        found.append(side(other, sizes))
-    return tuple(found)
+        walls.append(policy_wall(other, sizes))
+    return tuple(walls)
 
 
-def side(c: Compilation, sizes: Sizes | None = None) -> Side:
-    """A compilation under the policy that it has."""
+def policy_wall(c: Compilation, sizes: Sizes | None = None) -> PolicyWall:
+    """Plan a compilation under its own policy."""
     with rare_collections():  # a wall of many units is a million bricks and gaps
         wall, schedules = c.planned_wall(sizes), c.schedules(sizes)
     per_core = schedules[0].facts.device.per_core if schedules else 1
-    return Side(wall.policy, account(wall, per_core), wall, schedules)
+    return PolicyWall(wall.policy, account(wall, per_core), wall, schedules)

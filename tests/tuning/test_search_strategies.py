@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from pathlib import Path
-
 import pytest
 
 from explorer.cost.estimate import kernel_terms
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.shapes.dims import ShapeEnv
+from explorer.measure.this_machine.sample_kernels import product, reduction
 from explorer.roller.enumerated import Space, space_of
-from explorer.tuning.search import search
-from explorer.tuning.search.prediction import operators
-from explorer.tuning.search.search import Contender, Rivalry, rivalries, summary
-from explorer.tuning.search.strategies import STRATEGIES, evolutionary_search, random_search
+from explorer.tuning.search_strategies import STRATEGIES, evolutionary_search, random_search
 from tests.roller.test_policy import DEVICE
 
-SPACE = space_of(operators()["matmul 127x383x509"], DEVICE, ShapeEnv(), {})
-SMALL = space_of(operators()["sum of columns 512x1024"], DEVICE, ShapeEnv(), {})
+SPACE = space_of(product(127, 383, 509), DEVICE, ShapeEnv(), {})
+SMALL = space_of(reduction(512, 1024, 0), DEVICE, ShapeEnv(), {})
 
 
 class Machine:
@@ -61,38 +55,3 @@ def test_evolution_finds_more_than_chance_with_the_same_trials() -> None:
     lucky = random_search(SPACE, 150, Machine(SPACE), 2)
     bred = evolutionary_search(SPACE, 150, Machine(SPACE), 2)
     assert bred.first < lucky.first
-
-
-ROW = Rivalry(
-    "matmul 127x383x509",
-    64,
-    SPACE.count,
-    (Contender("top-1", 0, 0.2, "whole", 100.0), Contender("random", 64, 16.0, "i=2", 95.0)),
-    80.0,
-    0.95,
-    0.99,
-)
-
-
-def test_a_row_of_an_earlier_run_is_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partial = tmp_path / "rows"
-    partial.write_text(json.dumps(asdict(ROW)) + "\n")
-    monkeypatch.setattr(search, "rivalry", lambda *given: pytest.fail("made again"))
-    assert rivalries(["127"], 64, 1, partial) == [ROW]
-
-
-def test_a_row_is_kept_as_soon_as_it_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partial = tmp_path / "rows"
-    monkeypatch.setattr(search, "rivalry", lambda *given: ROW)
-    assert rivalries(["127"], 64, 1, partial) == [ROW]
-    assert json.loads(partial.read_text()) == json.loads(json.dumps(asdict(ROW)))
-
-
-def test_the_summary_tells_the_least_and_the_median() -> None:
-    told = summary([ROW, ROW])
-    assert told["least_time_ratio"] == 80.0 and told["median_top10_quality"] == 0.99
-    assert summary([]) == {"operators": 0}

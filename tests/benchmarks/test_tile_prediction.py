@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from explorer.cost.estimate import kernel_terms
-from explorer.tuning.search import prediction
-from explorer.tuning.search.prediction import (
+from tests.benchmarks import tile_prediction
+from tests.benchmarks.tile_prediction import (
     Prediction,
     operators,
     predict,
@@ -41,7 +41,7 @@ def test_there_are_operators_of_every_class() -> None:
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled: what would be run is the tiling itself."""
-    monkeypatch.setattr(prediction, "prepare", lambda kernel, tiling, *rest: tiling)
+    monkeypatch.setattr(tile_prediction, "prepare", lambda kernel, tiling, *rest: tiling)
 
 
 def test_a_machine_that_is_as_the_model_says_is_predicted_fully(stub: None) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from explorer.errors import AnswerMismatch, BadOption
-from explorer.tuning.kernel_table import table as table_module
-from explorer.tuning.kernel_table.case import Case
-from explorer.tuning.kernel_table.operators import Operator, operators
-from explorer.tuning.kernel_table.peers import Runner, limited_threads, others, ours
-from explorer.tuning.kernel_table.race import Row, raced
-from explorer.tuning.kernel_table.roofs import Bandwidth, Roofs
-from explorer.tuning.kernel_table.table import KernelTable, kernel_table, main
-from tests.measure.simulated import Counted, NoisyMachine
+from tests.benchmarks import kernel_table
+from tests.benchmarks.kernel_table import COLUMNS, chosen, kernel_row, main, summary
+from tests.benchmarks.rows import Row, table_of
+from tests.benchmarks.single_kernels.case import Case
+from tests.benchmarks.single_kernels.operators import Operator, operators
+from tests.benchmarks.single_kernels.peers import Runner, limited_threads, others, ours
+from tests.benchmarks.single_kernels.roofs import Bandwidth, Roofs
+from tests.measure.simulated import NoisyMachine
 
 ROOFS = Roofs(
     1,
@@ -55,7 +54,7 @@ def runner(name: str, work: Callable[[], object], answer: np.ndarray = X) -> Run
 def row_of(case: Case, times_us: Sequence[float], roofs: Roofs = ROOFS) -> Row:
     noisy = NoisyMachine(3)
     mine, *rest = (runner(f"runtime {n}", noisy.work(us)) for n, us in enumerate(times_us))
-    return raced(case, roofs, mine, rest, 0.2, noisy.clock)
+    return kernel_row(case, roofs, mine, rest, 0.2, noisy.clock)
 
 
 def test_the_table_covers_every_class_with_more_than_forty_operators() -> None:
@@ -91,18 +90,12 @@ def test_every_runtime_gives_our_answer_in_its_own_layout(name: str, tmp_path: P
         assert "onnxruntime.nchwc" in found
 
 
-def test_the_fastest_other_decides_the_ratio() -> None:
-    row = row_of(case_of("relu"), (1_000.0, 3_000.0, 1_500.0))
-    assert row.fastest_other == "runtime 2" and row.versus is not None
-    assert row.versus.ratio == pytest.approx(1.5, rel=0.05) and row.versus.verdict == "faster"
-
-
 def test_a_wrong_answer_is_refused_before_anything_is_timed() -> None:
     runs: list[str] = []
     mine = runner("ours", lambda: runs.append("ours"))
     liar = runner("liar", lambda: runs.append("liar"), X * 1.01)
     with pytest.raises(AnswerMismatch, match="ironworks and liar differ at relu at batch 2"):
-        raced(case_of("relu", 2), ROOFS, mine, [liar], 0.1, NoisyMachine(0).clock)
+        kernel_row(case_of("relu", 2), ROOFS, mine, [liar], 0.1, NoisyMachine(0).clock)
     assert not runs
 
 
@@ -115,48 +108,43 @@ def test_bytes_are_held_against_the_nearest_level_that_holds_them() -> None:
 
 def test_a_row_says_how_near_the_longer_of_its_two_floors_it_is() -> None:
     conv = row_of(case_of("conv"), (10.0,))
-    assert conv.bound == "memory" and conv.versus is None
-    flops = Roofs(1, 1e-3, ROOFS.levels)
-    busy = row_of(case_of("conv"), (128.0,), flops)
-    assert busy.bound == "compute"
-    assert busy.percent_of_roof == pytest.approx(100 * 64 / busy.ours.median_us)
-
-
-def test_threads_that_others_left_spinning_are_waited_for() -> None:
-    noisy, watch = NoisyMachine(3), Counted()
-    mine, other = (runner(name, noisy.work(900.0)) for name in ("ours", "theirs"))
-    raced(case_of("relu"), ROOFS, mine, [other], 0.0, noisy.clock, watch)
-    assert watch.begun == watch.ended == 40
+    assert conv.details["bound"] == "near" and conv.ratio is None
+    busy = row_of(case_of("conv"), (128.0,), Roofs(1, 1e-3, ROOFS.levels))
+    assert busy.details["bound"] == "peak"
+    us = 1e6 * busy.variants[busy.base].median
+    assert busy.details["percent_of_roof"] == pytest.approx(100 * 64 / us)
 
 
 def test_a_gather_is_not_charged_for_the_rows_that_it_leaves_out() -> None:
     case = case_of("rows")
     answer = np.zeros((6, 5), np.float32)
-    row = raced(case, ROOFS, runner("ours", int, answer), [], 0.0, NoisyMachine(1).clock)
-    assert row.read_bytes == 6 * 8 + answer.nbytes and row.written_bytes == answer.nbytes
+    noisy = NoisyMachine(1)
+    mine = runner("ours", noisy.work(9.0), answer)
+    found = kernel_row(case, ROOFS, mine, [], 0.0, noisy.clock).details
+    assert found["read_bytes"] == 6 * 8 + answer.nbytes and found["written_bytes"] == answer.nbytes
 
 
 def test_the_summary_names_who_is_far_behind() -> None:
-    rows = (row_of(case_of("relu"), (100.0, 50.0)), row_of(case_of("pool"), (100.0, 200.0)))
-    summary = KernelTable(rows, (ROOFS,)).summary()
-    assert summary["geometric_mean"] == pytest.approx(1.0, rel=0.1)
-    assert summary["under_0.7"] == ["relu batch 1, 1 threads"]
-    assert summary["by_class"] == pytest.approx({"elementwise": 0.5, "pooling": 2.0}, rel=0.1)
+    rows = row_of(case_of("relu"), (100.0, 50.0)), row_of(case_of("pool"), (100.0, 200.0))
+    found = summary(rows)
+    assert found["over_fastest_peer"] == pytest.approx(1.0, rel=0.1)
+    assert found["under_0.7"] == ["relu batch 1, 1 threads"]
+    assert found["by_class"] == pytest.approx({"elementwise": 0.5, "pooling": 2.0}, rel=0.1)
+    assert "near" in table_of(rows, COLUMNS)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "operators", lambda: SMALL)
-    monkeypatch.setattr(table_module, "roofs", lambda device, threads: ROOFS)
+    monkeypatch.setattr(kernel_table, "operators", lambda: SMALL)
+    monkeypatch.setattr(kernel_table, "roofs", lambda device, threads: ROOFS)
 
-    def quick(*given: Any) -> Row:
+    def quick(case: Case, roofs: Roofs, mine: Runner, peers: Sequence[Runner], _: float) -> Row:
         noisy = NoisyMachine(5)
-        case, roofs, mine, peers, _ = given
         slow = [Runner(p.name, noisy.work(30.0), p.answer) for p in peers]
-        return raced(case, roofs, Runner(mine.name, noisy.work(20.0), mine.answer), slow, 0.0,
-                     noisy.clock)  # fmt: skip
+        fast = Runner(mine.name, noisy.work(20.0), mine.answer)
+        return kernel_row(case, roofs, fast, slow, 0.0, noisy.clock)
 
-    monkeypatch.setattr(table_module, "raced", quick)
+    monkeypatch.setattr(kernel_table, "kernel_row", quick)
 
 
 @pytest.mark.usefixtures("small")
@@ -164,32 +152,20 @@ def test_the_command_prints_rows_and_a_summary(capsys: pytest.CaptureFixture[str
     assert main(["--json", "--threads", "1", "--only", "relu", "turn"]) == 0
     printed = capsys.readouterr()
     found = json.loads(printed.out)
-    assert [(r["operator"], r["batch"]) for r in found["rows"]] == [
+    assert [(r["details"]["operator"], r["details"]["batch"]) for r in found["rows"]] == [
         ("relu", 1), ("relu", 2), ("turn", 1), ("turn", 8),
     ]  # fmt: skip
     first = found["rows"][0]
-    assert first["others_us"].keys() >= {"numpy"} and first["shapes"] == [[5, 7]]
-    assert first["ratio_low"] <= first["ratio"] <= first["ratio_high"]
-    assert found["summary"]["rows"] == 4
-    assert "1/4 relu" in printed.err
+    assert first["peers"].keys() >= {"numpy"} and first["details"]["shapes"] == [[5, 7]]
+    assert found["roofs"][0]["peak_gflops"] == 100.0 and found["by_threads"].keys() == {"1"}
+    assert "relu batch 1, 1 threads: ironworks" in printed.err
 
 
 @pytest.mark.usefixtures("small")
-def test_the_table_for_people_has_a_line_a_row() -> None:
-    text = str(kernel_table(["elementwise"], (1,), 0.0))
-    assert text.splitlines()[1].startswith("relu") and "geometric_mean: " in text
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--threads", "0"]])
-def test_a_wrong_argument_is_one_line(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+def test_an_unknown_operator_is_refused_with_the_classes(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(arguments) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
-
-
-@pytest.mark.usefixtures("small")
-def test_an_unknown_operator_is_refused_with_the_classes() -> None:
     with pytest.raises(BadOption, match="nothing"):
-        kernel_table(["nothing"])
+        chosen(["nothing"])
+    assert main(["--only", "nothing"]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1

@@ -1,4 +1,4 @@
-"""One kernel under one tiling, compiled and timed: what a table, a search and live tuning ask."""
+"""One kernel under one tiling, compiled and timed alone."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Races of whole models: answers compared, times in turns, rows kept."""
