@@ -13,6 +13,7 @@ from typing import Any
 from explorer.frontends.syntax import flow
 from explorer.frontends.syntax.nodes import FLOW, definition
 from explorer.frontends.syntax.rewrite import rewritten
+from explorer.python_source import parse
 
 Run = Callable[..., Any]
 OWN = "_staged_"
@@ -45,7 +46,7 @@ def _code(code: types.CodeType) -> types.CodeType | None:
         return None
     try:
         lines, first = inspect.getsourcelines(code)
-        module = ast.parse(textwrap.dedent("".join(lines)))
+        module = parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):
         return None
     node = module.body[0] if module.body else None

@@ -20,6 +20,7 @@ from explorer.codegen.cpu.loop_marks import leave_as_it_is, with_wishes
 from explorer.codegen.cpu.math.conversions import NotTranslated, Number
 from explorer.codegen.cpu.object.line_marks import LineMarks
 from explorer.codegen.cpu.object.translate_values import Values
+from explorer.python_source import parse
 
 I64 = ir.IntType(64)
 SIGNATURE = "types.void(types.int64, types.int64, types.uintp)"
@@ -33,7 +34,7 @@ def translate(source: str, function: str, symbol: str, *, marked: bool = False) 
 
     Raises NotTranslated where Numba is needed.
     """
-    tree = ast.parse(source)
+    tree = parse(source)
     found = next(s for s in tree.body if isinstance(s, ast.FunctionDef) and s.name == function)
     tree.body.remove(found)
     flags = _flags_of(found)
