@@ -15,12 +15,12 @@ import explorer
 from explorer.errors import IronworksError
 from tests.fuzz.crash import crash as crashed
 from tests.fuzz.files import hostile
-from tests.fuzz.graphs import Case, case
 from tests.fuzz.judge import Failure, Verdict, crash, judge, sentence_judged
 from tests.fuzz.saved import load_case, save
 from tests.fuzz.settings import PLAIN, Setting, drawn, everywhere
 from tests.fuzz.shrink import shrunk
 from tests.fuzz.states import state
+from tests.strategies.onnx.graphs import Case, case
 
 RUN = 4  # one graph in so many becomes machine code; the others are interpreted as planned
 MOVED = 3  # one in so many is compiled in another way besides

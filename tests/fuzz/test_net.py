@@ -17,10 +17,10 @@ from explorer.ir.program import Program
 from explorer.options import Options
 from explorer.relax import Options as RelaxOptions
 from tests.fuzz import attempt
-from tests.fuzz.graphs import case
 from tests.fuzz.net import Worker, cast
 from tests.fuzz.saved import load_case
 from tests.fuzz.settings import PLAIN, Setting
+from tests.strategies.onnx.graphs import case
 
 # Of the crashes one is a kill, one a full disk.
 TRIES = {"graph": (505, 12), "file": (510, 60), "state": (500, 50), "crash": (500, 2)}
