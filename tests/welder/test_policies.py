@@ -37,7 +37,7 @@ from explorer.tile.lowering.lower import lower
 from explorer.welder import POLICIES, Options, Weld
 from explorer.welder.tiles.levels import memories
 from tests.roller.test_policy import DEVICE
-from tests.welder.random_graphs import Sketch, programs
+from tests.strategies.layer_programs import Sketch, programs
 
 QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 V100 = data_sheet("v100")
