@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import explorer.codegen.cuda.build as build
 import explorer.codegen.cuda.shared_arrays as shared_arrays
@@ -23,7 +22,7 @@ from explorer.ir.shapes.dims import ShapeEnv
 from tests.architecture.imports import ROOT
 from tests.codegen.cases import CASES, ENV, Case, linear, softmax
 from tests.codegen.cuda.launched import A100, SMALL, code_of, is_right, launched
-from tests.codegen.test_random_kernels import convolutions, linears, others
+from tests.strategies.kernels import cases
 from tests.tile.gpu.blocks import case
 
 SHORT = [c for c in CASES if not c.name.startswith(("conv", "attention batch", "softmax batch"))]
@@ -54,19 +53,18 @@ def right(c: Case) -> None:
     assert is_right(c, code)
 
 
-RANDOM = st.one_of(linears(), convolutions(), others())
 SLOW = [HealthCheck.too_slow]
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=SLOW)
-@given(RANDOM)
+@given(cases())
 def test_random_kernels_are_right(c: Case) -> None:
     right(c)
 
 
 @pytest.mark.exhaustive
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
-@given(RANDOM)
+@given(cases())
 def test_many_random_kernels_are_right(c: Case) -> None:
     right(c)
 
