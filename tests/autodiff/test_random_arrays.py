@@ -4,23 +4,24 @@ gradients against central differences and, where it is installed, against PyTorc
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 import explorer
 from explorer.autodiff.rematerialisation import Options
 from tests.autodiff import test_rematerialisation as rematerialisation
 from tests.autodiff.finite import check, total
-from tests.autodiff.random_arrays.kinds import KINDS
-from tests.autodiff.random_arrays.program import NESTED, Plain, Random, drawn, run
 from tests.examples import examples
+from tests.strategies.arrays.kinds import KINDS
+from tests.strategies.arrays.program import NESTED, Plain, Random, programs, run
+from tests.strategies.choices import Seeded
 
 QUIET: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-SEEDS = {"seed": st.integers(0, 2**32), "count": st.integers(1, 12)}
 NEAR = 1e-9  # of the largest derivative
 
 
@@ -42,16 +43,14 @@ def function(program: Random, np_: Any) -> Any:
     return f
 
 
-def agrees_with_differences(seed: int, count: int, compiled: bool = False) -> None:
-    program = drawn(seed, count)
+def agrees_with_differences(program: Random, compiled: bool = False) -> None:
     check(function(program, Ours()), *program.args, compiled=compiled)
 
 
-def agrees_with_torch(seed: int, count: int) -> None:
+def agrees_with_torch(program: Random) -> None:
     torch = pytest.importorskip("torch")
-    from tests.autodiff.random_arrays.in_torch import Torch
+    from tests.strategies.arrays.in_torch import Torch
 
-    program = drawn(seed, count)
     leaves = [torch.tensor(a, requires_grad=True) for a in program.args]
     loss = total(function(program, Torch()))(*leaves)
     wanted = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
@@ -63,8 +62,7 @@ def agrees_with_torch(seed: int, count: int) -> None:
         np.testing.assert_allclose(one, other.numpy(), rtol=0, atol=NEAR * max(largest, 1e-3))
 
 
-def agrees_when_computed_again(seed: int, count: int) -> None:
-    program = drawn(seed, count)
+def agrees_when_computed_again(program: Random) -> None:
 
     def loss(args: Any) -> Any:
         return total(function(program, Ours()))(*args)
@@ -78,73 +76,62 @@ def agrees_when_computed_again(seed: int, count: int) -> None:
 
 def test_programs_have_all_that_they_are_meant_to_have() -> None:
     """Of a hundred: every kind of line, loops in loops, arrays of no elements, of one, of ranks."""
-    programs = [drawn(seed, 12) for seed in range(100)]
-    kinds = {line.kind for p in programs for line in p.lines}
+    of_a_hundred = [programs.of(seed, 12) for seed in range(100)]
+    kinds = {line.kind for p in of_a_hundred for line in p.lines}
     assert kinds == {*KINDS, *NESTED}
-    inner = {i.kind for p in programs for line in p.lines for i in (*line.first, *line.second)}
+    inner = {i.kind for p in of_a_hundred for line in p.lines for i in (*line.first, *line.second)}
     assert inner >= set(NESTED)
-    shapes = {v.shape for p in programs for v in run(Plain(), p.lines, p.args)}
+    shapes = {v.shape for p in of_a_hundred for v in run(Plain(), p.lines, p.args)}
     assert {len(s) for s in shapes} >= {0, 1, 2, 3} and any(0 in s for s in shapes)
 
 
 def test_a_number_behind_a_new_axis_is_of_the_axis_that_it_takes_an_element_of() -> None:
     a = np.zeros((1, 4, 2))
     for seed in range(300):
-        ((_,), (key,)) = KINDS["slice"].draw(np.random.default_rng(seed), [a]) or ((0,), ((),))
+        ((_,), (key,)) = KINDS["slice"].draw(Seeded(np.random.default_rng(seed)), [a]) or (
+            (0,),
+            ((),),
+        )
         assert a[key].ndim <= 2 * a.ndim
 
 
 @settings(max_examples=examples(40, few=5), **QUIET)
-@given(**SEEDS)
-def test_gradients_are_those_of_central_differences(seed: int, count: int) -> None:
-    agrees_with_differences(seed, count)
+@given(programs())
+def test_gradients_are_those_of_central_differences(program: Random) -> None:
+    agrees_with_differences(program)
 
 
 def test_gradients_of_a_flat_argument_beside_a_large_total() -> None:
     """Its derivatives are 2e-4 and the other's 120: a small step shows rounding alone."""
-    agrees_with_differences(6273, 4)
+    agrees_with_differences(programs.of(6273, 4))
 
 
 @settings(max_examples=examples(40, few=5), **QUIET)
-@given(**SEEDS)
-def test_gradients_are_those_of_pytorch(seed: int, count: int) -> None:
-    agrees_with_torch(seed, count)
+@given(programs())
+def test_gradients_are_those_of_pytorch(program: Random) -> None:
+    agrees_with_torch(program)
 
 
 @settings(max_examples=3, **QUIET)
-@example(seed=9, count=9)  # padding around the one element of an array without dims
-@given(**SEEDS)
-def test_code_gives_them_too(seed: int, count: int) -> None:
-    agrees_with_differences(seed, count, compiled=True)
+@example(programs.of(9, 9))  # padding around the one element of an array without dims
+@given(programs())
+def test_code_gives_them_too(program: Random) -> None:
+    agrees_with_differences(program, compiled=True)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(7200)
+@pytest.mark.parametrize(
+    "agrees",
+    [
+        agrees_with_differences,
+        agrees_with_torch,
+        partial(agrees_with_differences, compiled=True),
+        agrees_when_computed_again,
+    ],
+    ids=["by central differences", "by pytorch", "by code", "computed again"],
+)
 @settings(max_examples=examples(500), **QUIET)
-@given(**SEEDS)
-def test_five_hundred_by_central_differences(seed: int, count: int) -> None:
-    agrees_with_differences(seed, count)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(7200)
-@settings(max_examples=examples(500), **QUIET)
-@given(**SEEDS)
-def test_five_hundred_by_pytorch(seed: int, count: int) -> None:
-    agrees_with_torch(seed, count)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(7200)
-@settings(max_examples=examples(500), **QUIET)
-@given(**SEEDS)
-def test_five_hundred_by_code(seed: int, count: int) -> None:
-    agrees_with_differences(seed, count, compiled=True)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(7200)
-@settings(max_examples=examples(500), **QUIET)
-@given(**SEEDS)
-def test_five_hundred_computed_again(seed: int, count: int) -> None:
-    agrees_when_computed_again(seed, count)
+@given(program=programs())
+def test_five_hundred(agrees: Callable[[Random], None], program: Random) -> None:
+    agrees(program)

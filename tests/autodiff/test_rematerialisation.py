@@ -26,8 +26,8 @@ from explorer.passes.simplify.common_subexpressions import share_common_subexpre
 from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.rammer import Options as RammerOptions
 from explorer.training import dropout
-from tests.autodiff.test_random_programs import Statement, run, statements
 from tests.examples import examples
+from tests.strategies.arrays.statements import Statement, run, statements
 
 LAYERS = 16
 ROUNDING = 256  # of the largest element, in steps of its precision

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from explorer.cost.bound import extents
 from explorer.cost.estimate import tasks
 from explorer.cost.footprint import ALIGN_BYTES, footprint
 from explorer.cost.traffic import Traffic, traffic
@@ -17,75 +18,11 @@ from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.shapes.dims import symbol
+from tests.strategies.kernels import EXTENTS, chain, convolution, tiles, whole_kernels
+from tests.welder import groups
 
-EXTENTS = st.sampled_from([1, 2, 4, 8, 12, 16, 24, 32])
+EXTENT = st.sampled_from(EXTENTS)
 LINES = st.sampled_from([1, 32, 64, 128])
-
-
-def spec(name: str, axes: tuple[Axis, ...]) -> TensorSpec:
-    return TensorSpec(name, tuple(a.extent for a in axes))
-
-
-def matmul(m: int, n: int, k: int) -> Kernel:
-    i, j, d = Axis("i", m), Axis("j", n), Axis("d", k)
-    product = apply("mul", at("a", (i, d)), at("b", (d, j)))
-    c = Compute("y", (i, j), product, (d,), "sum")
-    return Kernel(
-        "matmul",
-        (spec("a", (i, d)), spec("b", (d, j)), spec("y", (i, j))),
-        (c,),
-        ("a", "b"),
-        ("y",),
-    )
-
-
-def chain(m: int, n: int, k: int) -> tuple[Kernel, Kernel, Kernel]:
-    """A product, its rectified rows, and both as one kernel."""
-    first = matmul(m, n, k)
-    i, j = first.computes[0].axes
-    relu = Compute("z", (i, j), apply("max", at("y", (i, j)), 0.0))
-    y, z = first.spec("y"), spec("z", (i, j))
-    second = Kernel("relu", (y, z), (relu,), ("y",), ("z",))
-    both = Kernel("both", (*first.tensors, z), (*first.computes, relu), ("a", "b"), ("z",))
-    return first, second, both
-
-
-def convolution(channels: int, size: int, window: int, stride: int) -> Kernel:
-    """A padded convolution whose windows meet or overlap."""
-    out = (size + 2 * (window // 2) - window) // stride + 1
-    o, h, w = Axis("o", 8), Axis("h", out), Axis("w", out)
-    c, p, q = Axis("c", channels), Axis("p", window), Axis("q", window)
-
-    def place(a: Axis, b: Axis) -> object:
-        return var(a.name) * stride + var(b.name) - window // 2
-
-    x = Read("x", (var("c"), place(h, p), place(w, q)), 0.0)  # type: ignore[arg-type]
-    y = Compute("y", (o, h, w), apply("mul", x, at("f", (o, c, p, q))), (c, p, q), "sum")
-    shapes = {"x": (channels, size, size), "f": (8, channels, window, window), "y": (8, out, out)}
-    tensors = tuple(TensorSpec(n, s) for n, s in shapes.items())
-    return Kernel("conv", tensors, (y,), ("x", "f"), ("y",))
-
-
-@st.composite
-def kernels(draw: st.DrawFn) -> Kernel:
-    match draw(st.sampled_from(["matmul", "chain", "convolution"])):
-        case "matmul":
-            return matmul(draw(EXTENTS), draw(EXTENTS), draw(EXTENTS))
-        case "chain":
-            return chain(draw(EXTENTS), draw(EXTENTS), draw(EXTENTS))[2]
-    window = draw(st.sampled_from([1, 3, 5]))
-    stride = draw(st.integers(1, max(1, window - 1)))
-    size = draw(st.integers(1, 6)) * stride + window - 2 * (window // 2)  # no pixel is left out
-    return convolution(draw(st.integers(1, 4)), size, window, stride)
-
-
-def extents(kernel: Kernel) -> dict[str, int]:
-    found = {a.name: a.extent for a in kernel.computes[-1].axes}
-    return {n: e for n, e in found.items() if isinstance(e, int)}
-
-
-def tiles(kernel: Kernel) -> st.SearchStrategy[dict[str, int]]:
-    return st.fixed_dictionaries({n: st.integers(1, e) for n, e in extents(kernel).items()})
 
 
 def border_bytes(kernel: Kernel, line_bytes: int) -> int:
@@ -93,7 +30,7 @@ def border_bytes(kernel: Kernel, line_bytes: int) -> int:
     return sum(-(-size // line_bytes) * line_bytes for size in sizes)
 
 
-@given(kernels(), LINES)
+@given(whole_kernels(), LINES)
 def test_one_tile_moves_every_input_and_the_output_once(kernel: Kernel, line_bytes: int) -> None:
     found = traffic(kernel, {}, line_bytes=line_bytes)
     assert found.tiles == 1
@@ -101,7 +38,7 @@ def test_one_tile_moves_every_input_and_the_output_once(kernel: Kernel, line_byt
     assert traffic(kernel, extents(kernel), line_bytes=line_bytes) == found
 
 
-@given(kernels(), LINES, st.data())
+@given(whole_kernels(), LINES, st.data())
 def test_no_tile_moves_less_than_everything_once(
     kernel: Kernel, line_bytes: int, data: st.DataObject
 ) -> None:
@@ -109,7 +46,7 @@ def test_no_tile_moves_less_than_everything_once(
     assert found.total_bytes >= border_bytes(kernel, 1)
 
 
-@given(kernels(), LINES, st.data())
+@given(whole_kernels(), LINES, st.data())
 def test_a_tile_of_whole_smaller_ones_moves_no_more(
     kernel: Kernel, line_bytes: int, data: st.DataObject
 ) -> None:
@@ -126,7 +63,7 @@ def test_a_tile_of_whole_smaller_ones_moves_no_more(
     assert after.total_bytes <= before.total_bytes
 
 
-@given(kernels(), st.data(), st.integers(1, 14), st.integers(1, 4))
+@given(whole_kernels(), st.data(), st.integers(1, 14), st.integers(1, 4))
 def test_the_register_tile_does_not_change_what_memory_moves(
     kernel: Kernel, data: st.DataObject, rows: int, vectors: int
 ) -> None:
@@ -138,7 +75,7 @@ def test_the_register_tile_does_not_change_what_memory_moves(
     assert found[0] == found[1]
 
 
-@given(EXTENTS, EXTENTS, EXTENTS, st.data())
+@given(EXTENT, EXTENT, EXTENT, st.data())
 def test_welding_saves_one_write_and_one_read_of_what_lies_between(
     m: int, n: int, k: int, data: st.DataObject
 ) -> None:
@@ -149,14 +86,14 @@ def test_welding_saves_one_write_and_one_read_of_what_lies_between(
     assert saved == 2 * 4 * m * n
 
 
-@given(kernels(), st.data())
+@given(whole_kernels(), st.data())
 def test_a_larger_tile_never_needs_less_room(kernel: Kernel, data: st.DataObject) -> None:
     small = data.draw(tiles(kernel))
     large = {n: data.draw(st.integers(s, extents(kernel)[n])) for n, s in small.items()}
     assert footprint(kernel, small).bytes <= footprint(kernel, large).bytes
 
 
-@given(kernels(), st.data())
+@given(whole_kernels(), st.data())
 def test_room_is_between_the_most_that_lives_at_once_and_the_sum(
     kernel: Kernel, data: st.DataObject
 ) -> None:
@@ -175,7 +112,7 @@ def table_rows(rows: int, count: int, width: int) -> Kernel:
     tensors = (
         TensorSpec("table", (rows, width)),
         TensorSpec("index", (count,), "int64"),
-        spec("y", (i, j)),
+        TensorSpec("y", (count, width)),
     )
     return Kernel("gather", tensors, (Compute("y", (i, j), read),), ("table", "index"), ("y",))
 
@@ -198,7 +135,8 @@ def test_a_stride_over_pixels_moves_no_more_than_one_line_a_pixel() -> None:
 def test_symbols_take_the_values_of_the_binding(rows: int) -> None:
     i, j = Axis("i", symbol("batch")), Axis("j", 10)
     double = Compute("y", (i, j), apply("add", at("x", (i, j)), at("x", (i, j))))
-    kernel = Kernel("double", (spec("x", (i, j)), spec("y", (i, j))), (double,), ("x",), ("y",))
+    tensors = tuple(TensorSpec(name, (i.extent, j.extent)) for name in "xy")
+    kernel = Kernel("double", tensors, (double,), ("x",), ("y",))
     sizes: Mapping[str, int] = {"batch": rows}
     found = traffic(kernel, {"i": 2}, sizes)
     assert found.tiles == -(-rows // 2)
@@ -208,7 +146,7 @@ def test_symbols_take_the_values_of_the_binding(rows: int) -> None:
 @pytest.mark.parametrize("name", device_names())
 def test_the_papers_tile_fits_into_the_nearest_memory_of_every_gpu(name: str) -> None:
     """Welder's 16x128 tile of a product 64 deep and its rows takes 44 KiB."""
-    found = footprint(matmul(16, 128, 64), {})
+    found = footprint(groups.matmul(16, 64, 128), {})
     capacity = device(name).levels[0].capacity_bytes
     assert found.bytes == 45_056
     assert capacity is not None and found.bytes <= capacity

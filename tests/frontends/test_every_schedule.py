@@ -12,8 +12,8 @@ import explorer
 from explorer.grinder import Options as Grinder
 from explorer.rammer import Options as Rammer
 from tests.examples import examples
-from tests.frontends.random_flow import BOUNDS, block, written
 from tests.frontends.test_control_flow import floats
+from tests.strategies.python_flow import BOUNDS, block, written
 
 SCHEDULES = (
     Grinder(),

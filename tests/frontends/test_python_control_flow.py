@@ -15,8 +15,8 @@ from explorer import np as xp
 from explorer.errors import TraceError
 from explorer.frontends.trace import Traced
 from tests.examples import examples
-from tests.frontends.random_flow import BOUNDS, block, written
 from tests.frontends.test_control_flow import agrees, floats, kinds
+from tests.strategies.python_flow import BOUNDS, block, written
 
 tensor = explorer.tensor
 LIMIT = 3.0
@@ -337,7 +337,11 @@ def test_what_cannot_be_traced_is_refused_by_name_and_line(run: Callable[..., An
 def test_random_programs_mean_what_python_means(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
 ) -> None:
-    run = written(tmp_path_factory.mktemp("random"), lines)
+    means_what_python_means(tmp_path_factory.mktemp("random"), lines)
+
+
+def means_what_python_means(folder: Path, lines: list[str]) -> None:
+    run = written(folder, lines)
     program = explorer.load(run, BOUNDS).program
     for n, k in ((2, 0), (3, 2), (5, 4)):
         inputs = {"x": floats(n, 4, seed=n), "k": np.int64(k)}

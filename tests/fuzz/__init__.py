@@ -1,1 +1,3 @@
-"""A net of random tries: graphs, files, states and crashes, each a pure function of a seed."""
+"""A net of random tries: graphs, files, states, crashes and properties of the tests, each a pure
+function of its seed.
+"""

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from time import time
 
+from tests.fuzz.net import SHARES, cast
+
 FOLDER = Path("build/fuzz")
-KINDS = ("graph", "file", "state", "crash")
 
 
 def main(words: list[str]) -> int:
@@ -27,14 +28,12 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=int(time()) % 10**9, help="of the first tries")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where failures are saved")
-    for kind in KINDS:
+    for kind in SHARES:
         plural = "crashes" if kind == "crash" else f"{kind}s"
         more = f"end after so many {plural}"
         parser.add_argument(f"--{plural}", dest=kind, type=int, default=0, help=more)
     given = parser.parse_args(words)
-    from tests.fuzz.net import cast
-
-    limits = {kind: getattr(given, kind) for kind in KINDS}
+    limits = {kind: getattr(given, kind) for kind in SHARES}
     wanted = limits if any(limits.values()) else {}
     print(f"seed {given.seed}, {given.workers} workers", flush=True)
     tally = cast(given.minutes, given.seed, given.folder, given.workers, wanted)

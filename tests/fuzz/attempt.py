@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from hypothesis.errors import UnsatisfiedAssumption
 
 import explorer
 from explorer.errors import IronworksError
 from tests.fuzz.crash import crash as crashed
 from tests.fuzz.files import hostile
-from tests.fuzz.graphs import Case, case
 from tests.fuzz.judge import Failure, Verdict, crash, judge, sentence_judged
 from tests.fuzz.saved import load_case, save
 from tests.fuzz.settings import PLAIN, Setting, drawn, everywhere
 from tests.fuzz.shrink import shrunk
 from tests.fuzz.states import state
+from tests.strategies.onnx.graphs import Case, case
 
 RUN = 4  # one graph in so many becomes machine code; the others are interpreted as planned
 MOVED = 3  # one in so many is compiled in another way besides
@@ -144,29 +145,39 @@ def opened(path: Path, emitted: bool) -> list[Failure]:
     return []
 
 
+def failed(kind: str, seed: int, failures: Iterable[Failure]) -> Found:
+    """A try that covers no operators."""
+    return Found([(f.kind, f.at, f"{kind} {seed}: {f.story}") for f in failures])
+
+
 def try_file(seed: int, folder: Path, scratch: Path) -> Found:
     """A hostile file of a seed."""
-    path = hostile(seed, scratch)
-    found = Found()
-    for failure in opened(path, emitted=seed % EMITTED == 0):
-        found.failures.append((failure.kind, failure.at, f"file {seed}: {failure.story}"))
-    return found
+    return failed("file", seed, opened(hostile(seed, scratch), emitted=seed % EMITTED == 0))
 
 
 def try_state(seed: int, folder: Path, scratch: Path) -> Found:
     """An odd state of a seed."""
-    found = Found()
-    for failure in state(seed):
-        found.failures.append((failure.kind, failure.at, f"state {seed}: {failure.story}"))
-    return found
+    return failed("state", seed, state(seed))
 
 
 def try_crash(seed: int, folder: Path, scratch: Path) -> Found:
     """A crash of a seed."""
-    found = Found()
-    for failure in crashed(seed, scratch):
-        found.failures.append((failure.kind, failure.at, f"crash {seed}: {failure.story}"))
-    return found
+    return failed("crash", seed, crashed(seed, scratch))
+
+
+def try_property(kind: str, seed: int, scratch: Path) -> Found:
+    """A property of the tests, of a value of a seed."""
+    from tests.fuzz import properties
+
+    try:
+        properties.tried.of(seed, kind, scratch)
+    except UnsatisfiedAssumption:
+        return Found(note="no assumption holds")
+    except Exception as problem:
+        failure = crash(problem)
+        how = "wrong" if isinstance(problem, AssertionError) else failure.kind
+        return failed(kind, seed, [replace(failure, kind=how)])
+    return Found()
 
 
 Try = Callable[[int, Path, Path], Found]
@@ -177,3 +188,10 @@ TRIES: dict[str, Try] = {
     "state": try_state,
     "crash": try_crash,
 }
+
+
+def try_of(kind: str, seed: int, folder: Path, scratch: Path) -> Found:
+    """A try of any kind."""
+    if kind in TRIES:
+        return TRIES[kind](seed, folder, scratch)
+    return try_property(kind, seed, scratch)

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.fuzz.graphs import case
 from tests.fuzz.judge import Failure, judge
 from tests.fuzz.saved import load_case, save
 from tests.fuzz.settings import PLAIN
+from tests.strategies.onnx.graphs import case
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 240.0

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.fuzz.graphs import case
+from tests.strategies.onnx.graphs import case
 
 DATA = Path(__file__).parents[1] / "data"
 SMALL_MODELS = ("tiny_skip", "tiny_while", "tiny_lstm")

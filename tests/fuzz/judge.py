@@ -41,7 +41,8 @@ class Failure:
 def crash(problem: BaseException, setting: str = "") -> Failure:
     """An exception as a failure: ours is a refusal, any other is internal."""
     frames = traceback.extract_tb(problem.__traceback__)
-    ours = [f for f in frames if "explorer" in f.filename] or frames
+    ours = [f for f in frames if "explorer" in f.filename]
+    ours = ours or [f for f in frames if "tests" in f.filename] or frames
     at = f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else "?"
     kind = "refused" if isinstance(problem, IronworksError) else "internal"
     if isinstance(problem, MemoryError):

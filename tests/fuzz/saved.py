@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from tests.fuzz.graphs import Case, Feeds
+from tests.strategies.onnx.graphs import Case, Feeds
 
 
 def save(case: Case, story: str, folder: Path, name: str) -> Path:

@@ -14,8 +14,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tests.fuzz.blame import reads, with_every_value
-from tests.fuzz.graphs import Case
 from tests.fuzz.oracle import NoAnswer, Oracle
+from tests.strategies.onnx.graphs import Case
 
 Fails = Callable[[Case], bool]
 SECONDS = 40.0

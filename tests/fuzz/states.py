@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -324,8 +323,3 @@ def _damaged(rng: Rng, text: str) -> str:
             ),
         )
     )
-
-
-def path_of(name: str) -> Path:
-    """The file of a model."""
-    return MODELS[name]

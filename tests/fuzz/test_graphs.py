@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.attempt import settings_of, tried
-from tests.fuzz.graphs import case
 from tests.fuzz.saved import load_case, save
+from tests.strategies.onnx.graphs import case
 
 SEEDS = (1, 2, 3, 5, 8)
 

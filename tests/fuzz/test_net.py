@@ -17,10 +17,11 @@ from explorer.ir.program import Program
 from explorer.options import Options
 from explorer.relax import Options as RelaxOptions
 from tests.fuzz import attempt
-from tests.fuzz.graphs import case
-from tests.fuzz.net import Worker, cast
+from tests.fuzz.net import SHARES, Worker, cast
+from tests.fuzz.properties import PROPERTIES
 from tests.fuzz.saved import load_case
 from tests.fuzz.settings import PLAIN, Setting
+from tests.strategies.onnx.graphs import case
 
 # Of the crashes one is a kill, one a full disk.
 TRIES = {"graph": (505, 8), "file": (510, 25), "state": (500, 15), "crash": (500, 1)}
@@ -39,6 +40,27 @@ def test_fixed_seeds_go_through_the_net(kind: str, seed: int, count: int, tmp_pa
     tally = cast(30, seed, tmp_path, 1, {kind: count})
     assert tally.tries[kind] == count
     assert tally.ways == {}, tally.table()
+
+
+def test_each_property_holds_for_a_seed(tmp_path: Path) -> None:
+    assert set(SHARES) | {"shrink"} == {*attempt.TRIES, *PROPERTIES}
+    for kind in set(PROPERTIES) - {"function"}:  # which takes a quarter of a minute
+        result = attempt.try_of(kind, 500, tmp_path, tmp_path)
+        assert (result.failures, result.note) == ([], "")
+
+
+def test_a_property_that_fails_is_a_failure_with_its_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_low(number: int) -> None:
+        assert number < 5
+
+    monkeypatch.setitem(PROPERTIES, "kernel", (lambda c, _: (c.number(0, 9),), is_low))
+    results = [attempt.try_of("kernel", seed, tmp_path, tmp_path) for seed in range(20)]
+    failures = [r.failures[0] for r in results if r.failures]
+    assert 0 < len(failures) < 20
+    assert {f[:2] for f in failures} == {("wrong", "AssertionError at test_net.py:is_low")}
+    assert failures[0][2].startswith("kernel ")
 
 
 def subtracts(program: Program) -> Program:

@@ -29,12 +29,12 @@ def main() -> None:
 
 def answer(kind: str, seed: int, folder: str) -> dict[str, Any]:
     """What a try of this kind found: failures by kind, a line and a file each."""
-    from tests.fuzz.attempt import TRIES
+    from tests.fuzz.attempt import try_of
     from tests.fuzz.judge import crash
 
     with tempfile.TemporaryDirectory(prefix="ironworks-fuzz-") as scratch:
         try:
-            found = TRIES[kind](seed, Path(folder), Path(scratch))
+            found = try_of(kind, seed, Path(folder), Path(scratch))
         except Exception as problem:  # of the net itself
             failure = crash(problem)
             return {"failures": [("net", failure.at, f"{kind} {seed}: {failure.story}")]}

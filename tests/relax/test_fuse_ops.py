@@ -26,7 +26,7 @@ from explorer.relax.pattern_kinds import PatternKind
 from explorer.welder import Options as WelderOptions
 from tests.examples import examples
 from tests.relax.kernel_programs import Body, model, n, tensor
-from tests.relax.random_kernels import ROW, X, programs
+from tests.strategies.kernel_programs import ROW, X, programs
 
 DATA = Path(__file__).parent.parent / "data"
 m = symbol("m")

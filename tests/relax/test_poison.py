@@ -9,35 +9,17 @@ import explorer
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ops.reference.evaluate import evaluate
-from explorer.rammer import POLICIES, Options
-from explorer.relax.memory import storages
+from explorer.rammer import Options
+from explorer.relax.memory import storages as storages_plan
 from explorer.relax.memory.plan import Buffers
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
 from tests.examples import examples
 from tests.relax.poisoned import poisoned
-from tests.relax.random_programs import programs, put
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
 from tests.runtime.test_executable import same
+from tests.strategies.hand_programs import arena, programs, put, storages
 
-SCHEDULES = st.builds(
-    Options,
-    policy=st.sampled_from(sorted(POLICIES)),
-    threads=st.integers(1, 3),
-    brick_tasks=st.sampled_from([0, 1]),
-)
-ARENA = st.builds(Decisions, rammer=SCHEDULES, memory=st.just(MemoryOptions()))
-STORAGES = st.builds(
-    Decisions,
-    rammer=SCHEDULES,
-    memory=st.builds(
-        MemoryOptions,
-        policy=st.just("storages"),
-        outputs=st.booleans(),
-        in_place=st.booleans(),
-        share=st.sampled_from([True, True, True, False]),
-    ),
-)
 QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 RANDOM, MANY = (
     settings(max_examples=examples(50, few=8), **QUIET),
@@ -59,20 +41,20 @@ def check(case, seed):
 
 
 @RANDOM
-@given(programs(ARENA), st.integers(0, 99))
+@given(programs(arena), st.integers(0, 99))
 def test_a5_10_a_poisoned_run_with_the_arena_gives_what_numpy_gives(case, seed):
     check(case, seed)
 
 
 @RANDOM
-@given(programs(STORAGES), st.integers(0, 99))
+@given(programs(storages), st.integers(0, 99))
 def test_a5_10_a_poisoned_run_with_storages_gives_what_numpy_gives(case, seed):
     check(case, seed)
 
 
 @pytest.mark.exhaustive
 @MANY
-@given(programs(ARENA) | programs(STORAGES), st.integers(0, 99))
+@given(programs(arena) | programs(storages), st.integers(0, 99))
 def test_a5_10_five_hundred_poisoned_runs_give_what_numpy_gives(case, seed):
     check(case, seed)
 
@@ -104,13 +86,13 @@ def test_a5_10_a_plan_that_frees_too_early_does_not_survive_the_poison(policy, m
     wanted = evaluate(program, inputs)["y0"]
     good = poisoned(Executable(program, model.codes, DEVICE), inputs)["y0"]
     assert np.array_equal(good, wanted)
-    honest = storages._ends
+    honest = storages_plan._ends
 
     def too_early(steps):
         first, last = honest(steps)
         return first, {name: min(at, first[name] + 1) for name, at in last.items()}
 
-    monkeypatch.setattr(storages, "_ends", too_early)
+    monkeypatch.setattr(storages_plan, "_ends", too_early)
     monkeypatch.setattr(Buffers, "conflicts", lambda b, order: lambda n: np.arange(len(b.all)) == n)
     bad = poisoned(Executable(program, model.codes, DEVICE), inputs)["y0"]
     assert not np.array_equal(bad, wanted)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from explorer.compiler import pipeline
@@ -28,7 +28,7 @@ from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.pipeline.validate import difference
 from explorer.relax.options import Options as RelaxOptions
 from tests.examples import examples
-from tests.relax.random_operators import inputs_of, programs
+from tests.strategies.operator_programs import inputs_of, programs
 
 DEVICE = Device(
     "test",
@@ -105,7 +105,7 @@ def test_a5_04_every_stage_of_a_thousand_programs_has_the_same_values(
 def keeps_values(
     program: Program, one: dict[str, int], other: dict[str, int], seed: int, steps: list[Step]
 ) -> None:
-    note(print_program(program))
+    text = print_program(program)
     runs = [inputs_of(program, sizes, seed) for sizes in (one, other)]
     try:
         wanted = [results(program, inputs) for inputs in runs]
@@ -116,7 +116,7 @@ def keeps_values(
         verify(program)
         for inputs, values in zip(runs, wanted, strict=True):
             problem = difference(values, results(program, inputs))
-            assert not problem, f"{step.name}: {problem}"
+            assert not problem, f"{step.name}: {problem}\n{text}"
 
 
 # What random programs have found.

@@ -14,7 +14,7 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.reference.verify import verify
 from tests.examples import examples
 from tests.ops.one_operator import agree, oracle
-from tests.relax.run_time_chains import Chain, chains
+from tests.strategies.onnx.run_time_chains import Chain, chains
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 

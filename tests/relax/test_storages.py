@@ -26,10 +26,10 @@ from explorer.runtime.executable import Executable
 from explorer.runtime.planning.memory_rows import StorageLayout
 from tests.examples import examples
 from tests.relax.poisoned import poisoned
-from tests.relax.random_programs import put
 from tests.relax.storage_programs import DEVICE, model, names
 from tests.runtime.programs import Model, inputs_of
 from tests.runtime.test_executable import same
+from tests.strategies.hand_programs import put
 
 N, M = symbol("n"), symbol("m")
 FREE = ShapeEnv((SymbolBound("n"), SymbolBound("m")))

@@ -26,7 +26,7 @@ from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.welder import Options as WelderOptions
 from tests.examples import examples
 from tests.relax.kernel_programs import Body, model, n, tensor
-from tests.relax.random_kernels import programs
+from tests.strategies.kernel_programs import programs
 
 w = symbol("w")
 random = np.random.default_rng(11)

@@ -10,22 +10,13 @@ from hypothesis import strategies as st
 from explorer.counters import counters
 from explorer.errors import DtypeError, MissingInput, ShapeError, UnknownInput
 from explorer.ir.calls import Var
-from explorer.ir.decisions.decided import Decisions
 from explorer.ir.shapes.dims import symbol
 from explorer.ir.types import Tensor
 from explorer.ops.reference.evaluate import evaluate
-from explorer.rammer import POLICIES, Options
-from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.executable import Executable
 from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of, vector
-
-SCHEDULES = st.builds(
-    Options,
-    policy=st.sampled_from(sorted(POLICIES)),
-    threads=st.integers(1, 3),
-    brick_tasks=st.sampled_from([0, 1, 3]),
-)
+from tests.strategies.hand_programs import either, straight_programs
 
 
 def same(found, wanted):
@@ -43,46 +34,8 @@ def check(model, program, inputs, times=1):
     return executable
 
 
-@st.composite
-def straight_programs(draw, decisions):
-    """A random graph of kernels and views over two inputs; several results are outputs."""
-    model = Model()
-    extent = draw(st.sampled_from([4, 16, 64]))
-
-    def write(body, x, y):
-        known = [x, y, model.constant(np.arange(extent) * 7)]
-        for _ in range(draw(st.integers(1, 14))):
-            a, b = (draw(st.sampled_from(known)) for _ in range(2))
-            half = a.type.dims[0] // 2
-            match draw(st.sampled_from(["flip", "mix", "mix", "half", "fold"])):
-                case "mix" if a.type == b.type:
-                    known.append(body.mix(a, b))
-                case "half" if half >= 2:
-                    known.append(body.view(a, (half,), draw(st.sampled_from([0, half]))))
-                case "fold" if half >= 2:
-                    known.append(body.flip(body.view(a, (2, half))))
-                case _:
-                    known.append(body.flip(a))
-        return draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
-
-    params = (Var("x", vector(extent)), Var("y", vector(extent)))
-    return model, model.program(params, write, draw(decisions)), extent
-
-
-DECISIONS = st.builds(
-    Decisions,
-    rammer=SCHEDULES,
-    memory=st.builds(
-        MemoryOptions,
-        policy=st.sampled_from(["arena", "storages"]),
-        share=st.booleans(),
-        outputs=st.booleans(),
-    ),
-)
-
-
 @settings(max_examples=examples(150))
-@given(straight_programs(DECISIONS), st.integers(0, 99))
+@given(straight_programs(either), st.integers(0, 99))
 def test_any_schedule_and_plan_gives_what_the_interpreter_gives(case, seed):
     model, program, extent = case
     check(model, program, inputs_of(program, extent, seed), times=3)
@@ -94,7 +47,7 @@ def place(brick):
 
 
 @settings(max_examples=examples(50))
-@given(straight_programs(DECISIONS))
+@given(straight_programs(either))
 def test_the_measured_bricks_are_the_planned_bricks(case):
     model, program, extent = case
     executable = Executable(program, model.codes, DEVICE)

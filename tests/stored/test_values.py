@@ -25,8 +25,7 @@ from explorer.ir.text.program_text import print_program
 from explorer.stored.read import Unreadable, read
 from explorer.stored.written import Unwritable, written
 from tests.examples import examples
-from tests.relax import random_operators
-from tests.welder import random_graphs
+from tests.strategies import layer_programs, operator_programs
 
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 LEAVES = st.one_of(
@@ -77,13 +76,13 @@ def round_trip(program: Program) -> None:
 
 
 @settings(max_examples=examples(40), **QUIET)
-@given(random_graphs.programs())
+@given(layer_programs.programs())
 def test_random_programs_are_read_as_they_were(program: Program) -> None:
     round_trip(program)
 
 
 @settings(max_examples=examples(40), **QUIET)
-@given(random_operators.programs())
+@given(operator_programs.programs())
 def test_random_programs_with_symbols_and_control_flow_are_read_as_they_were(
     program: Program,
 ) -> None:
@@ -91,7 +90,7 @@ def test_random_programs_with_symbols_and_control_flow_are_read_as_they_were(
 
 
 @settings(max_examples=8, **QUIET)
-@given(random_graphs.programs(most=4))
+@given(layer_programs.programs(most=4))
 def test_random_programs_with_all_their_decisions_are_read_as_they_were(program: Program) -> None:
     round_trip(explorer.compile(explorer.Model("random", "", program), until="planned").program)
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from explorer.cost.bound import extents
 from explorer.cost.footprint import points
 from explorer.cost.traffic import traffic
 from explorer.ir.affine import Affine, var
@@ -16,6 +15,7 @@ from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, apply
 from explorer.ir.patterns.regions import propagate
 from explorer.welder.tiles.plan import operations, recompute
 from tests.examples import examples
+from tests.strategies.kernels import tiles
 from tests.welder import groups
 from tests.welder.access_counts import Counted, count
 
@@ -35,11 +35,6 @@ GROUPS = [
 slow = settings(
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )  # points are executed one by one
-
-
-@st.composite
-def tiles(draw: st.DrawFn, kernel: Kernel) -> dict[str, int]:
-    return {n: draw(st.integers(1, e)) for n, e in extents(kernel).items()}
 
 
 @cache

@@ -22,7 +22,7 @@ from explorer.welder.named_policies import apart
 from explorer.welder.policy import ByPairs
 from tests.passes.programs import legalized, weights
 from tests.roller.test_policy import DEVICE
-from tests.welder.random_graphs import programs
+from tests.strategies.layer_programs import programs
 from tests.welder.test_policies import QUIET, kernels_of
 
 Groups = Sequence[Group]

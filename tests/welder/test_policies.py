@@ -38,7 +38,7 @@ from explorer.welder import POLICIES, Options, Weld
 from explorer.welder.tiles.levels import memories
 from tests.examples import examples
 from tests.roller.test_policy import DEVICE
-from tests.welder.random_graphs import Sketch, programs
+from tests.strategies.layer_programs import Sketch, programs
 
 QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 V100 = data_sheet("v100")

@@ -22,8 +22,8 @@ from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.operator_tiles import connect_levels
 from explorer.welder.tiles.sized import Sized
 from tests.roller.test_policy import DEVICE
+from tests.strategies.layer_programs import Sketch
 from tests.welder import groups
-from tests.welder.random_graphs import Sketch
 from tests.welder.test_policies import graph_of, kernels_of, weld
 
 V100 = device("v100")

@@ -30,6 +30,7 @@ from explorer.welder.tiles.tile_costs import holder, steps_of
 from explorer.welder.tiles.tile_graph import sub_kernel
 from tests.examples import examples
 from tests.roller.test_policy import DEVICE
+from tests.strategies.kernels import tiles
 from tests.welder import groups
 from tests.welder.access_counts import one_tile
 
@@ -52,14 +53,6 @@ each = pytest.mark.parametrize("kernel", GROUPS, ids=lambda k: k.name)
 quick = settings(
     max_examples=examples(15, few=6), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-
-
-@st.composite
-def tiles(draw: st.DrawFn, kernel: Kernel, divide: bool = False) -> dict[str, int]:
-    def sizes(extent: int) -> list[int]:
-        return [n for n in range(1, extent + 1) if not divide or extent % n == 0]
-
-    return {n: draw(st.sampled_from(sizes(e))) for n, e in extents(kernel).items()}
 
 
 @st.composite

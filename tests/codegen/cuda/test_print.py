@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import explorer.codegen.cuda.build as build
 import explorer.codegen.cuda.shared_arrays as shared_arrays
@@ -23,8 +22,8 @@ from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, at, axe
 from explorer.ir.shapes.dims import ShapeEnv
 from tests.codegen.cases import CASES, ENV, Case, linear, softmax
 from tests.codegen.cuda.launched import A100, SMALL, code_of, is_right, launched
-from tests.codegen.test_random_kernels import convolutions, linears, others
 from tests.examples import examples
+from tests.strategies.kernels import cases
 from tests.tile.gpu.blocks import case
 
 ROOT = Path(__file__).parents[3]
@@ -57,19 +56,18 @@ def right(c: Case) -> None:
     assert is_right(c, code)
 
 
-RANDOM = st.one_of(linears(), convolutions(), others())
 SLOW = [HealthCheck.too_slow]
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=SLOW)
-@given(RANDOM)
+@given(cases())
 def test_random_kernels_are_right(c: Case) -> None:
     right(c)
 
 
 @pytest.mark.exhaustive
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=SLOW)
-@given(RANDOM)
+@given(cases())
 def test_many_random_kernels_are_right(c: Case) -> None:
     right(c)
 

@@ -11,16 +11,14 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
+from tests.strategies.choices import Choices, Refused
+
 EXTENTS = (1, 1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 19, 23, 31, 33, 37, 64, 65)
 FLOATS = ("float32", "float16", "float64")
 WHOLE = ("int64", "int32", "int8", "uint8")
 MOST_ELEMENTS = 6000
 
 Extent = int | str  # a string is a symbol
-
-
-class Refused(Exception):
-    """What was drawn cannot be: the recipe is tried on something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,10 @@ class Value:
 class Graph:
     """Nodes, inputs and constants so far. `hints` are example sizes of the symbols."""
 
-    def __init__(self, rng: np.random.Generator, opset: int, outer: Graph | None = None) -> None:
-        self.rng, self.opset, self.outer = rng, opset, outer
+    def __init__(self, choices: Choices, opset: int, outer: Graph | None = None) -> None:
+        self.choices, self.opset, self.outer = choices, opset, outer
+        self.one, self.chance, self.number = choices.one, choices.chance, choices.number
+        self.rng = choices.rng if outer is None else outer.rng
         self.values: list[Value] = []
         self.inputs: list[Value] = []
         self.nodes: list[onnx.NodeProto] = []
@@ -110,18 +110,6 @@ class Graph:
             raise Refused
         late = found[-4:]
         return self.one(late if self.chance(0.6) else found)
-
-    def one(self, choices: Sequence[Any]) -> Any:
-        """One of several."""
-        return choices[int(self.rng.integers(len(choices)))]
-
-    def chance(self, part: float) -> bool:
-        """True as often as `part` says."""
-        return bool(self.rng.random() < part)
-
-    def number(self, low: int, high: int) -> int:
-        """A whole number, `high` included."""
-        return int(self.rng.integers(low, high + 1))
 
     def axis(self, value: Value) -> int:
         """An axis, from either end."""
@@ -203,8 +191,12 @@ class Graph:
 def type_of(value: Value) -> onnx.TypeProto:
     """The type of a value as onnx writes it; a shape that only a run knows has no names."""
     dims = [None if str(n).startswith("unknown") else n for n in value.shape]
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
-    return helper.make_tensor_type_proto(kind, dims)
+    return helper.make_tensor_type_proto(code(value.dtype), dims)
+
+
+def code(dtype: str) -> int:
+    """The number of an element type in ONNX files."""
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
 def info_of(value: Value) -> onnx.ValueInfoProto:

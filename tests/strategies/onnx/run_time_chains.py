@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+
+from tests.strategies.choices import Choices, generator
 
 Draw = Callable[..., int]
 
@@ -144,35 +145,21 @@ def _output(c: Chain, draw: Draw) -> None:
 
 
 STEPS = (
-    _relu,
-    _transpose,
-    _reshape,
-    _slice,
-    _reduce,
-    _unsqueeze,
-    _pad,
-    _tile,
-    _join,
-    _double,
-    _broadcast,
-    _output,
-)
+    _relu, _transpose, _reshape, _slice, _reduce, _unsqueeze, _pad, _tile, _join, _double,
+    _broadcast, _output,
+)  # fmt: skip
 
 
-@st.composite
-def chains(draw: st.DrawFn, most: int = 7) -> Chain:
+@generator
+def chains(c: Choices, most: int = 7) -> Chain:
     """A chain of up to `most` operators on a matrix of odd sizes."""
-
-    def number(low: int, high: int) -> int:
-        return draw(st.integers(low, high))
-
-    chain = Chain([number(0, 6), number(1, 6)])
-    for _ in range(number(1, most)):
-        step = draw(st.sampled_from(STEPS))
+    chain = Chain([c.number(0, 6), c.number(1, 6)])
+    for _ in range(c.number(1, most)):
+        step = c.one(STEPS)
         if chain.shape or step in (_relu, _unsqueeze, _double, _output):
-            step(chain, number)
+            step(chain, c.number)
         if len(chain.shape) > 4 or prod(chain.shape) > 5000:
             break
     if chain.last == "x":
-        _relu(chain, number)
+        _relu(chain, c.number)
     return chain

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.graph import Graph, Refused, Value
-from tests.fuzz.recipes import random_array
+from tests.strategies.choices import Refused
+from tests.strategies.onnx.graph import Graph, Value
+from tests.strategies.onnx.recipes import random_array
 
 CHANNELS = (1, 2, 3, 4, 5, 8, 16, 17, 33)
 
@@ -127,25 +128,17 @@ def resize(g: Graph) -> None:
     mode = g.one(("nearest", "linear", "cubic"))
     if mode == "cubic" and value.rank != 4:
         raise Refused
-    attributes: dict[str, Any] = {
-        "mode": mode,
-        "coordinate_transformation_mode": g.one(
-            ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
-        ),
-    }
+    places = "half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"
+    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": g.one(places)}
     if mode == "nearest":
-        attributes["nearest_mode"] = g.one(
-            ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
-        )
+        rounded = "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"
+        attributes["nearest_mode"] = g.one(rounded)
     if mode == "cubic":
         attributes["cubic_coeff_a"] = g.one((-0.75, -0.5))
         attributes["exclude_outside"] = g.number(0, 1)
     if g.chance(0.5) and value.static:
-        sizes = [
-            *value.extents[:2],
-            *(g.number(1, 2 * n + 1) if n else 0 for n in value.extents[2:]),
-        ]
-        g.add("Resize", value, None, None, g.whole(*sizes), **attributes)
+        sizes = [g.number(1, 2 * n + 1) if n else 0 for n in value.extents[2:]]
+        g.add("Resize", value, None, None, g.whole(*value.extents[:2], *sizes), **attributes)
     else:
         scales = [1.0, 1.0, *(g.one((1.0, 2.0, 0.5, 1.5, 3.0, 0.7)) for _ in value.shape[2:])]
         if any(isinstance(n, int) and int(n * s) < 1 for n, s in zip(value.shape, scales)):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-
 from explorer.ir.calls import Var
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from tests.relax.kernel_programs import Body, n, tensor
+from tests.strategies.choices import Choices, generator
 
 X = Var("x", tensor(n, n))
 ROW = Var("r", tensor(n))
@@ -22,8 +21,8 @@ def under_another_name(body: Body, a: Var) -> Var:
     return body.match_cast(body.zip("add", body.map("abs", named), filled), tensor(n, n))
 
 
-@st.composite
-def programs(draw: st.DrawFn, most: int = 9) -> Program:
+@generator
+def programs(c: Choices, most: int = 9) -> Program:
     """Matrices and vectors over n, with all that may stand between them."""
     body = Body()
     matrices, vectors = [X], [ROW]
@@ -31,20 +30,20 @@ def programs(draw: st.DrawFn, most: int = 9) -> Program:
         "map", "map", "zip", "zip", "bias", "transpose", "total", "expand", "matmul", "softmax",
         "unit", "library", "cast", "symbol", "row",
     ]  # fmt: skip
-    for _ in range(draw(st.integers(1, most))):
-        a, b = draw(st.sampled_from(matrices)), draw(st.sampled_from(matrices))
-        v = draw(st.sampled_from(vectors))
-        match draw(st.sampled_from(words)):
+    for _ in range(c.number(1, most)):
+        a, b = c.one(matrices), c.one(matrices)
+        v = c.one(vectors)
+        match c.one(words):
             case "map":
-                matrices.append(body.map(draw(st.sampled_from(["abs", "neg", "tanh"])), a))
+                matrices.append(body.map(c.one(["abs", "neg", "tanh"]), a))
             case "zip":
-                matrices.append(body.zip(draw(st.sampled_from(["add", "max"])), a, b))
+                matrices.append(body.zip(c.one(["add", "max"]), a, b))
             case "bias":
                 matrices.append(body.zip("add", a, v))
             case "transpose":
                 matrices.append(body.transpose(a))
             case "total":
-                vectors.append(body.total(a, draw(st.sampled_from(["sum", "max"]))))
+                vectors.append(body.total(a, c.one(["sum", "max"])))
             case "expand":
                 matrices.append(body.expand(v, n))
             case "matmul":
@@ -63,6 +62,5 @@ def programs(draw: st.DrawFn, most: int = 9) -> Program:
             case _:
                 vectors.append(body.map("neg", v))
     made = [Var(b.vars[0].name, b.vars[0].type) for b in body.bindings]
-    kept = draw(st.lists(st.sampled_from(made), min_size=0, max_size=2, unique_by=lambda v: v.name))
-    outputs = dict.fromkeys([made[-1], *kept])
+    outputs = dict.fromkeys([made[-1], *c.some(made, 0, 2)])
     return body.program([X, ROW], *outputs)

@@ -7,12 +7,12 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from hypothesis import strategies as st
 
 from explorer.ir.calls import Attrs, OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
+from tests.strategies.choices import Choices, generator
 
 UNARY = ("Relu", "Exp", "Tanh", "Neg", "Sigmoid", "Sqrt")
 BINARY = ("Add", "Mul", "Sub", "Max")
@@ -60,62 +60,60 @@ class Sketch:
         return Program((main,), self.constants, self.env, sources)
 
 
-@st.composite
-def programs(draw: st.DrawFn, most: int = 7) -> Program:
+@generator
+def programs(c: Choices, most: int = 7) -> Program:
     """A program of a few operators over one input; every value that nothing reads is an output."""
-    image = draw(st.booleans())
-    side = draw(st.sampled_from((1, 3, 5, 8)))
-    wide = draw(st.sampled_from((1, 2, 8, 16)))
-    shape: Shape = (
-        (1, wide, side, side) if image else (draw(st.sampled_from((1, 3, 7))), side, wide)
-    )
-    sketch = Sketch(shape, symbolic=not image and draw(st.booleans()))
-    for _ in range(draw(st.integers(2, most))):
-        _grow(draw, sketch)
+    image = c.chance()
+    side = c.one((1, 3, 5, 8))
+    wide = c.one((1, 2, 8, 16))
+    shape: Shape = (1, wide, side, side) if image else (c.one((1, 3, 7)), side, wide)
+    sketch = Sketch(shape, symbolic=not image and c.chance())
+    for _ in range(c.number(2, most)):
+        _grow(c, sketch)
     read = {a for b in sketch.bindings for a in b.reads}
     last = [b.var for b in sketch.bindings if b.var not in read]
     inner = [b.var for b in sketch.bindings if b.var in read]
-    shown = draw(st.lists(st.sampled_from(inner), max_size=1)) if inner else []
+    shown = c.some(inner, 0, 1) if inner else []
     return sketch.program((*last, *shown))
 
 
-def _grow(draw: st.DrawFn, sketch: Sketch) -> None:
+def _grow(c: Choices, sketch: Sketch) -> None:
     values = list(sketch.shapes)[-4:]
-    x = draw(st.sampled_from(values))
+    x = c.one(values)
     shape = sketch.shapes[x]
-    kind = draw(st.sampled_from(("unary", "binary", "scale", "reduce", "softmax", "sums", "pool")))
+    kind = c.one(("unary", "binary", "scale", "reduce", "softmax", "sums", "pool"))
     if kind == "binary":
         same = [v for v in values if sketch.shapes[v] == shape]
-        sketch.op(draw(st.sampled_from(BINARY)), x, draw(st.sampled_from(same)), shape=shape)
+        sketch.op(c.one(BINARY), x, c.one(same), shape=shape)
     elif kind == "scale":
-        over = draw(st.sampled_from((shape[-1:], (1,) * (len(shape) - 1) + shape[-1:])))
-        sketch.op(draw(st.sampled_from(BINARY)), x, sketch.weights(*over), shape=shape)
+        over = c.one((shape[-1:], (1,) * (len(shape) - 1) + shape[-1:]))
+        sketch.op(c.one(BINARY), x, sketch.weights(*over), shape=shape)
     elif kind == "reduce":
         attrs = (("axes", (-1,)), ("keepdims", 1))
-        op = draw(st.sampled_from(REDUCED[1:]))
+        op = c.one(REDUCED[1:])
         mean = sketch.op(op, x, shape=(*shape[:-1], 1), attrs=attrs)
         sketch.op("Sub", x, mean, shape=shape)
     elif kind == "softmax":
         sketch.op("Softmax", x, shape=shape, attrs=(("axis", -1),))
     elif kind == "sums":
-        _sums(draw, sketch, x, shape)
+        _sums(c, sketch, x, shape)
     elif kind == "pool" and len(shape) == 4:
         attrs = (("kernel_shape", (3, 3)), ("pads", (1, 1, 1, 1)), ("strides", (1, 1)))
-        op = draw(st.sampled_from(("MaxPool", "AveragePool")))
+        op = c.one(("MaxPool", "AveragePool"))
         sketch.op(op, x, shape=shape, attrs=attrs)
     else:
-        sketch.op(draw(st.sampled_from(UNARY[:5])), x, shape=shape)
+        sketch.op(c.one(UNARY[:5]), x, shape=shape)
 
 
-def _sums(draw: st.DrawFn, sketch: Sketch, x: Var, shape: Shape) -> None:
+def _sums(c: Choices, sketch: Sketch, x: Var, shape: Shape) -> None:
     """A convolution of an image, plain or depthwise; else a product with weights."""
     if len(shape) < 4:
-        wide = draw(st.sampled_from((1, 5, 16)))
+        wide = c.one((1, 5, 16))
         sketch.op("MatMul", x, sketch.weights(shape[-1], wide), shape=(*shape[:-1], wide))
         return
-    kernel, stride = draw(st.sampled_from(((1, 1), (3, 1), (3, 2))))
-    groups = draw(st.sampled_from((1, shape[1])))
-    wide = shape[1] if groups > 1 else draw(st.sampled_from((3, 8, 16)))
+    kernel, stride = c.one(((1, 1), (3, 1), (3, 2)))
+    groups = c.one((1, shape[1]))
+    wide = shape[1] if groups > 1 else c.one((3, 8, 16))
     pad = kernel // 2
     size = tuple((n + 2 * pad - kernel) // stride + 1 for n in shape[2:])
     attrs = (

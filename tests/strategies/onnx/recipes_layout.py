@@ -6,15 +6,16 @@ from math import prod
 
 import numpy as np
 
-from tests.fuzz.graph import FLOATS, WHOLE, Graph, Refused, Value
-from tests.fuzz.recipes import axes_of, random_array
+from tests.strategies.choices import Refused
+from tests.strategies.onnx.graph import FLOATS, WHOLE, Graph, Value
+from tests.strategies.onnx.recipes import axes_of, random_array
 
 ANY = (*FLOATS, "float32", "int64", "int32", "bool")
 
 
 def transpose(g: Graph) -> None:
     value = g.pick(ANY)
-    g.add("Transpose", value, perm=[int(n) for n in g.rng.permutation(value.rank)])
+    g.add("Transpose", value, perm=g.choices.permutation(value.rank))
 
 
 def reshape(g: Graph) -> None:
@@ -88,7 +89,7 @@ def padded(g: Graph) -> None:
         pads.append(g.number(least, max(0, min(3, most))) if g.chance(0.5) else 0)
     filler = None
     if mode == "constant" and g.chance(0.5):
-        filler = g.constant(np.asarray(g.one((0, 1, -2)), value.dtype))
+        filler = g.constant(g.one((0, 1, -2)), value.dtype)
     g.add("Pad", value, g.whole(*pads), filler, mode=mode)
 
 
@@ -161,8 +162,7 @@ def gather_elements(g: Graph) -> None:
     updates = g.constant(random_array(g, value.dtype, shape))
     reduction = "none" if value.dtype == "bool" else g.one(("none", "add", "mul", "max", "min"))
     if reduction == "none":  # no element is written twice
-        rows = [np.arange(value.extent(axis))] * 1
-        chosen = g.rng.permutation(rows[0])[: shape[axis]]
+        chosen = g.choices.permutation(value.extent(axis))[: shape[axis]]
         turned = np.moveaxis(np.empty(shape, np.int64), axis, -1)
         turned[...] = chosen
         at = g.constant(np.moveaxis(turned, -1, axis))
@@ -213,7 +213,7 @@ def scatter(g: Graph) -> None:
 
 def trilu(g: Graph) -> None:
     value = g.pick(ANY, (2, 3, 4, 5))
-    offset = g.constant(np.asarray(g.number(-3, 3), np.int64)) if g.chance(0.7) else None
+    offset = g.constant(g.number(-3, 3), np.int64) if g.chance(0.7) else None
     g.add("Trilu", value, offset, upper=g.number(0, 1))
 
 
@@ -223,28 +223,16 @@ def top(g: Graph) -> None:
     n = value.extent(axis)
     if n < 1:
         raise Refused
-    g.add_all(
-        "TopK",
-        value,
-        g.whole(g.number(1, n)),
-        axis=axis,
-        largest=g.number(0, 1),
-        sorted=1,
-        results=2,
-    )
+    count, largest = g.whole(g.number(1, n)), g.number(0, 1)
+    g.add_all("TopK", value, count, axis=axis, largest=largest, sorted=1, results=2)
 
 
 def one_hot(g: Graph) -> None:
     value = g.pick(("int64", "int32"), (0, 1, 2, 3))
     depth = g.number(1, 9)
-    pair = g.constant(np.asarray([0, 1], g.one(("float32", "int64"))))
-    g.add(
-        "OneHot",
-        value,
-        g.constant(np.asarray(depth, np.int64)),
-        pair,
-        axis=g.number(-value.rank - 1, value.rank),
-    )
+    pair = g.constant([0, 1], g.one(("float32", "int64")))
+    many, axis = g.constant(depth, "int64"), g.number(-value.rank - 1, value.rank)
+    g.add("OneHot", value, many, pair, axis=axis)
 
 
 def reversed_rows(g: Graph) -> None:
@@ -271,4 +259,4 @@ def numbers(g: Graph) -> None:
     low, high, step = g.number(-3, 3), g.number(4, 20), g.one((1, 2, 3))
     if g.chance(0.3):
         low, high, step = high, low, -step
-    g.add("Range", *(g.constant(np.asarray(n, dtype)) for n in (low, high, step)))
+    g.add("Range", *(g.constant(n, dtype) for n in (low, high, step)))

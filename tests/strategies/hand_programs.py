@@ -1,19 +1,22 @@
-"""Random programs of hand-made kernels: views, match_cast, updates, branches, loops, calls."""
+"""Programs of kernels with code by hand: views, match_cast, updates, branches, loops, calls."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
 from numba import cfunc
 
 from explorer.codegen.build import Argument
 from explorer.ir.affine import affine, var
 from explorer.ir.calls import KernelCall, MatchCast, Var
+from explorer.ir.decisions.decided import Decisions
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.types import Tensor
+from explorer.rammer import POLICIES, Options
+from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.device_program.intrinsics import load, store
 from tests.runtime.programs import CHUNK, HandCode, Model, extent, vector
+from tests.strategies.choices import generator
 
 COUNT, TRUTH = Tensor((), "int64"), Tensor((), "bool")
 
@@ -44,34 +47,31 @@ def put(body, a, b):
 class Writer:
     """Draws the bindings of functions; `n` is the extent of every whole vector."""
 
-    def __init__(self, draw, model, n):
-        self.draw, self.model, self.n = draw, model, n
+    def __init__(self, choices, model, n):
+        self.choices, self.model, self.n = choices, model, n
         self.functions = 0
 
     def body(self, body, known, depth, most=7):
         """Bindings over the known vectors; what is known after them."""
         known = list(known)
-        for _ in range(self.draw(st.integers(1, most))):
+        for _ in range(self.choices.number(1, most)):
             known.append(self.one(body, known, depth))
         return known
 
-    def pick(self, known):
-        return self.draw(st.sampled_from(known))
-
     def one(self, body, known, depth):
         """One more vector of n elements."""
-        draw, n = self.draw, self.n
-        a, b = self.pick(known), self.pick(known)
+        c, n = self.choices, self.n
+        a, b = self.choices.one(known), self.choices.one(known)
         kinds = ["flip", "mix", "mix", "half", "fold", "cast", "put", "library"]
         if depth:
             kinds += ["branch", "branch", "loop", "loop", "call"]
-        match draw(st.sampled_from(kinds)):
+        match c.one(kinds):
             case "flip":
                 return body.flip(a)
             case "mix":
                 return body.mix(a, b)
             case "half":
-                half = body.view(body.flip(a), (n // 2,), draw(st.sampled_from([0, n // 2])))
+                half = body.view(body.flip(a), (n // 2,), c.one([0, n // 2]))
                 low, high = body.flip(half), body.flip(body.mix(half, half))
                 return self.joined(body, a, low, high)
             case "fold":
@@ -106,7 +106,7 @@ class Writer:
 
         def write(body, *given):
             known = self.body(body, given[len(own) :], depth - 1, 4)
-            made = [self.pick(known) for _ in range(results)]
+            made = [self.choices.one(known) for _ in range(results)]
             return [*([given[1]] if own else []), *made]
 
         return self.model.function(name, params, write)
@@ -118,22 +118,72 @@ class Writer:
 
     def loop(self, body, a, b, depth):
         f = self.function([vector(self.n)] * 3, 2, depth, own=(COUNT, TRUTH))
-        trip = self.model.constant(np.array(self.draw(st.integers(0, 3))))
-        state = [body.flip(a), b] if self.draw(st.booleans()) else [a, b]
+        trip = self.model.constant(np.array(self.choices.number(0, 3)))
+        state = [body.flip(a), b] if self.choices.chance() else [a, b]
         one, other = body.loop(f, trip, None, state, [b])
         return body.mix(one, other)
 
 
-@st.composite
-def programs(draw, decisions, depth=2):
+@generator
+def programs(c, decisions, depth=2):
     """(model, program, extent) with several results, some of them inputs or views."""
     model = Model()
-    n = draw(st.sampled_from([4, 8, 16]))
-    writer = Writer(draw, model, n)
+    n = c.one([4, 8, 16])
+    writer = Writer(c, model, n)
 
     def write(body, x, y):
-        known = writer.body(body, [x, y], depth, 6)
-        return draw(st.lists(st.sampled_from(known), min_size=1, max_size=3))
+        return c.some(writer.body(body, [x, y], depth, 6), 1, 3)
 
     params = (Var("x", vector(n)), Var("y", vector(n)))
-    return model, model.program(params, write, draw(decisions)), n
+    return model, model.program(params, write, decisions(c)), n
+
+
+@generator
+def straight_programs(c, decisions):
+    """(model, program, extent): kernels and views of vectors of several extents."""
+    model = Model()
+    extent = c.one([4, 16, 64])
+
+    def write(body, x, y):
+        known = [x, y, model.constant(np.arange(extent) * 7)]
+        for _ in range(c.number(1, 14)):
+            a, b = c.one(known), c.one(known)
+            half = a.type.dims[0] // 2
+            match c.one(["flip", "mix", "mix", "half", "fold"]):
+                case "mix" if a.type == b.type:
+                    known.append(body.mix(a, b))
+                case "half" if half >= 2:
+                    known.append(body.view(a, (half,), c.one([0, half])))
+                case "fold" if half >= 2:
+                    known.append(body.flip(body.view(a, (2, half))))
+                case _:
+                    known.append(body.flip(a))
+        return c.some(known, 1, 3)
+
+    params = (Var("x", vector(extent)), Var("y", vector(extent)))
+    return model, model.program(params, write, decisions(c)), extent
+
+
+# Decisions for them.
+
+
+def schedule(c):
+    policy, threads = c.one(sorted(POLICIES)), c.number(1, 3)
+    return Options(policy=policy, threads=threads, brick_tasks=c.one([0, 1, 3]))
+
+
+def arena(c):
+    return Decisions(rammer=schedule(c), memory=MemoryOptions())
+
+
+def storages(c):
+    outputs, in_place, share = c.chance(), c.chance(), not c.chance(0.25)
+    memory = MemoryOptions(policy="storages", outputs=outputs, in_place=in_place, share=share)
+    return Decisions(rammer=schedule(c), memory=memory)
+
+
+def either(c):
+    """Either policy of memory, with any of the options that both have."""
+    policy, share, outputs = c.one(["arena", "storages"]), c.chance(), c.chance()
+    memory = MemoryOptions(policy=policy, share=share, outputs=outputs)
+    return Decisions(rammer=schedule(c), memory=memory)

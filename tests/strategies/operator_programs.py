@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 from explorer.ir.calls import Branch, Expr, FunctionCall, Loop, MatchCast, OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program, SourceOp
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, product, symbol
 from explorer.ir.types import Tensor
+from tests.strategies.choices import Choices, Refused, generator
 
 n, m = symbol("n"), symbol("m")
 EXTENTS: list[Dim] = [0, 1, 2, 3, 5, 7, n, m]
@@ -60,7 +60,7 @@ class Inner:
 class Writer:
     """Draws one binding after the other; each is valid whatever the symbols are."""
 
-    draw: Callable[[Any], Any]
+    choices: Choices
     params: list[Value] = field(default_factory=list)
     body: list[Binding] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
@@ -72,12 +72,12 @@ class Writer:
 
     # What values are made of.
 
-    def one_of(self, options: Sequence[Any]) -> Any:
-        return self.draw(st.sampled_from(options))
-
-    def pick(self, fits: Callable[[Value], bool] = lambda v: True) -> Value | None:
+    def pick(self, fits: Callable[[Value], bool] = lambda v: True) -> Value:
+        """A value that fits, late ones first; Refused where there is none."""
         found = [v for v in self.values if fits(v)]
-        return self.one_of(found[::-1]) if found else None
+        if not found:
+            raise Refused
+        return self.choices.one(found[::-1])
 
     def param(self, shape: tuple[Dim, ...], dtype: str = "float32") -> Value:
         made = Value(Var(f"x{len(self.params)}", Tensor(shape, dtype)), shape, dtype)
@@ -119,8 +119,7 @@ class Writer:
 
     def unary(self) -> None:
         x = self.pick(lambda v: v.dtype == "float32")
-        assert x is not None
-        op = self.one_of(["Relu", "Neg", "Abs", "Tanh", "Sigmoid"])
+        op = self.choices.one(["Relu", "Neg", "Abs", "Tanh", "Sigmoid"])
         size = None if op in ("Tanh", "Sigmoid") else x.size
         self.add(self.op(op, [x])[0], x.shape, "float32", size)
 
@@ -129,19 +128,18 @@ class Writer:
         fits = [
             v for v in self.values if v.dtype == a.dtype and _together(a.shape, v.shape) is not None
         ]
-        if any(_is_foreign(d) for d in a.shape) or a.dtype != "float32" or self.draw(st.booleans()):
-            return self.one_of(fits[::-1])
-        kept = self.draw(st.integers(0, a.rank))
-        shape = tuple(d if self.draw(st.booleans()) else 1 for d in a.shape[kept:])
+        if any(_is_foreign(d) for d in a.shape) or a.dtype != "float32" or self.choices.chance():
+            return self.choices.one(fits[::-1])
+        kept = self.choices.number(0, a.rank)
+        shape = tuple(d if self.choices.chance() else 1 for d in a.shape[kept:])
         return self.param(shape)
 
     def binary(self) -> None:
         a = self.pick(lambda v: v.dtype in ("float32", "int64"))
-        assert a is not None
         b = self.partner(a)
-        if self.draw(st.booleans()):
+        if self.choices.chance():
             a, b = b, a
-        op = self.one_of(["Add", "Sub", "Mul", "Max", "Min"])
+        op = self.choices.one(["Add", "Sub", "Mul", "Max", "Min"])
         size = None
         if a.size is not None and b.size is not None:
             size = a.size * b.size if op == "Mul" else a.size + b.size
@@ -151,40 +149,36 @@ class Writer:
 
     def where(self) -> None:
         a = self.pick(lambda v: v.exact and v.dtype == "float32")
-        assert a is not None
         b = self.partner(a)
         if not b.exact:
             return
         shape = _together(a.shape, b.shape)
         assert shape is not None
-        flag = self.op(self.one_of(["Greater", "LessOrEqual", "Equal"]), [a, b])[0]
+        flag = self.op(self.choices.one(["Greater", "LessOrEqual", "Equal"]), [a, b])[0]
         self.add(self.op("Where", [flag, a, b])[0], shape, a.dtype, max(a.size or 0, b.size or 0))
         self.add(flag, shape, "bool", 1.0)
 
     def matmul(self) -> None:
         a = self.pick(lambda v: v.rank >= 2 and v.dtype == "float32")
-        if a is None:
-            return self.unary()
         size = None if a.size is None else a.size * max(a.size, 3.0) * 50
-        if _is_foreign(a.shape[-1]) or self.draw(st.booleans()):
+        if _is_foreign(a.shape[-1]) or self.choices.chance():
             perm = (*range(a.rank - 2), a.rank - 1, a.rank - 2)
             turned = self.op("Transpose", [a], perm=perm)[0]
             made = self.op("MatMul", [a, turned])[0]
             shape = (*a.shape[:-1], a.shape[-2])
         else:
-            width = self.one_of(EXTENTS)
+            width = self.choices.one(EXTENTS)
             made = self.op("MatMul", [a, self.param((a.shape[-1], width))])[0]
             shape = (*a.shape[:-1], width)
         self.add(made, shape, "float32", size)
 
     def reduce(self) -> None:
         x = self.pick(lambda v: v.dtype == "float32" and v.rank > 0)
-        if x is None:
-            return self.unary()
-        op = self.one_of(["ReduceSum", "ReduceMax", "ReduceMean", "ReduceMin"])
-        axes = self.draw(st.sets(st.integers(0, x.rank - 1), min_size=1))
-        keep = self.draw(st.booleans())
-        given = [a - x.rank if self.draw(st.booleans()) else a for a in sorted(axes)]
+        op = self.choices.one(["ReduceSum", "ReduceMax", "ReduceMean", "ReduceMin"])
+        c = self.choices
+        axes = [a for a in range(x.rank) if c.chance()] or [c.number(0, x.rank - 1)]
+        keep = self.choices.chance()
+        given = [a - x.rank if self.choices.chance() else a for a in axes]
         made = self.op(op, [x, self.constant(given)], keepdims=int(keep))[0]
         shape = [1 if a in axes else d for a, d in enumerate(x.shape) if keep or a not in axes]
         size = None if op == "ReduceMean" or x.size is None else x.size * 1000
@@ -192,14 +186,13 @@ class Writer:
 
     def reshape(self) -> None:
         x = self.pick()
-        assert x is not None
-        if x.rank < 2 or self.draw(st.booleans()):
-            rows = self.draw(st.integers(0, 2))
+        if x.rank < 2 or self.choices.chance():
+            rows = self.choices.number(0, 2)
             made = self.op("Reshape", [x, self.constant([1] * rows + [-1])])[0]
             self.add(made, (*(1,) * rows, product(x.shape)), x.dtype, x.size)
             return
         shape = self.op("Shape", [x])[0]
-        at = self.draw(st.integers(0, x.rank - 2))
+        at = self.choices.number(0, x.rank - 2)
         head = self.op("Slice", [shape, self.constant([0]), self.constant([at])])[0]
         two = self.op("Slice", [shape, self.constant([at]), self.constant([at + 2])])[0]
         tail = self.op("Slice", [shape, self.constant([at + 2]), self.constant([END])])[0]
@@ -211,16 +204,13 @@ class Writer:
 
     def transpose(self) -> None:
         x = self.pick()
-        assert x is not None
-        perm = tuple(self.draw(st.permutations(range(x.rank))))
+        perm = tuple(self.choices.permutation(x.rank))
         made = self.op("Transpose", [x], perm=perm)[0]
         self.add(made, [x.shape[p] for p in perm], x.dtype, x.size)
 
     def concat(self) -> None:
         x = self.pick(lambda v: v.rank > 0)
-        if x is None:
-            return self.unary()
-        axis = self.draw(st.integers(0, x.rank - 1))
+        axis = self.choices.number(0, x.rank - 1)
 
         def fits(v: Value) -> bool:
             same = v.rank == x.rank and v.dtype == x.dtype
@@ -228,30 +218,18 @@ class Writer:
                 a == axis or p == q for a, (p, q) in enumerate(zip(v.shape, x.shape))
             )
 
-        parts = [x, *(self.pick(fits) for _ in range(self.draw(st.integers(0, 2))))]
+        parts = [x, *(self.pick(fits) for _ in range(self.choices.number(0, 2)))]
         made = self.op("Concat", parts, axis=axis)[0]
-        long = sum((p.shape[axis] for p in parts if p), 0 * n)
+        long = sum((p.shape[axis] for p in parts), 0 * n)
         total = int(long) if long.is_Integer else long
-        sizes = [p.size for p in parts if p]
+        sizes = [p.size for p in parts]
         size = None if None in sizes else max(s for s in sizes if s is not None)
         self.add(made, (*x.shape[:axis], total, *x.shape[axis + 1 :]), x.dtype, size)
 
     def slice(self) -> None:
         x = self.pick(lambda v: v.rank > 0)
-        if x is None:
-            return self.unary()
-        axis = self.draw(st.integers(0, x.rank - 1))
-        start, end, step = self.one_of(
-            [
-                (0, END, 2),
-                (1, END, 1),
-                (0, -1, 1),
-                (-2, END, 1),
-                (-1, -END, -1),
-                (0, 2, 1),
-                (2, 1, 1),
-            ]
-        )
+        axis = self.choices.number(0, x.rank - 1)
+        start, end, step = self.choices.one(CUTS)
         given = [self.constant([v]) for v in (start, end, axis, step)]
         made = self.op("Slice", [x, *given])[0]
         extent = x.shape[axis]
@@ -260,34 +238,25 @@ class Writer:
 
     def gather(self) -> None:
         x = self.pick(lambda v: any(isinstance(d, int) and d > 0 for d in v.shape))
-        if x is None:
-            return self.unary()
-        axis = self.one_of([a for a, d in enumerate(x.shape) if isinstance(d, int) and d > 0])
-        extent = x.shape[axis]
-        indices = self.draw(
-            st.one_of(
-                st.integers(-int(extent), int(extent) - 1),
-                st.lists(st.integers(-int(extent), int(extent) - 1), max_size=3),
-            )
-        )
+        axis = self.choices.one([a for a, d in enumerate(x.shape) if isinstance(d, int) and d > 0])
+        extent = int(x.shape[axis])
+        places = range(-extent, extent)
+        c = self.choices
+        indices = c.some(places, 0, 3) if c.chance() else c.one(places)
         made = self.op("Gather", [x, self.constant(indices)], axis=axis)[0]
         shape = (*x.shape[:axis], *np.shape(indices), *x.shape[axis + 1 :])
         self.add(made, shape, x.dtype, x.size)
 
     def softmax(self) -> None:
         x = self.pick(lambda v: v.rank > 0 and v.dtype == "float32")
-        if x is None:
-            return self.unary()
-        axis = self.draw(st.integers(-x.rank, x.rank - 1))
+        axis = self.choices.number(-x.rank, x.rank - 1)
         self.add(self.op("Softmax", [x], axis=axis)[0], x.shape, "float32", None)
 
     def nonzero(self) -> None:
         """Places that only the run knows; a match_cast may name how many, and they may be read."""
         x = self.pick(lambda v: v.rank > 0 and v.exact)
-        if x is None:
-            return self.unary()
         found, count = self.op("NonZero", [x])[0], self.unknown()
-        if self.draw(st.booleans()):
+        if self.choices.chance():
             name = f"k{len(self.found)}"
             self.found.append(name)
             cast = Var(f"{found.name}.cast", Tensor((x.rank, symbol(name)), "int64"))
@@ -302,37 +271,33 @@ class Writer:
     def counted(self) -> None:
         """As many as there are positive elements: a slice, or a range."""
         x = self.pick(lambda v: v.rank > 0 and v.exact and v.dtype == "float32")
-        if x is None:
-            return self.unary()
         zero = self.constant(0.0, "float32")
         flags = self.op("Cast", [self.op("Greater", [x, zero])[0]], to="int64")[0]
         count = self.op("ReduceSum", [flags], keepdims=0)[0]
-        if self.draw(st.booleans()):
+        if self.choices.chance():
             made = self.op("Range", [self.constant(0), count, self.constant(1)])[0]
             self.add(made, (self.unknown(),), "int64", 1000.0)
             return
         ends = self.op("Reshape", [count, self.constant([1])])[0]
-        axis = self.draw(st.integers(0, x.rank - 1))
+        axis = self.choices.number(0, x.rank - 1)
         made = self.op("Slice", [x, self.constant([0]), ends, self.constant([axis])])[0]
         self.add(made, (*x.shape[:axis], self.unknown(), *x.shape[axis + 1 :]), x.dtype, x.size)
 
     def unsqueeze(self) -> None:
         x = self.pick()
-        assert x is not None
         ones = [a for a, d in enumerate(x.shape) if d == 1]
-        if ones and self.draw(st.booleans()):
-            axis = self.one_of(ones)
+        if ones and self.choices.chance():
+            axis = self.choices.one(ones)
             made = self.op("Squeeze", [x, self.constant([axis])])[0]
             self.add(made, (*x.shape[:axis], *x.shape[axis + 1 :]), x.dtype, x.size)
             return
-        axis = self.draw(st.integers(0, x.rank))
+        axis = self.choices.number(0, x.rank)
         made = self.op("Unsqueeze", [x, self.constant([axis])])[0]
         self.add(made, (*x.shape[:axis], 1, *x.shape[axis:]), x.dtype, x.size)
 
     def expand(self) -> None:
         x = self.pick()
         y = self.pick()
-        assert x is not None and y is not None
         shape = _together(x.shape, y.shape)
         if shape is not None:
             like = self.op("Shape", [y])[0]
@@ -340,17 +305,13 @@ class Writer:
 
     def cast(self) -> None:
         x = self.pick(lambda v: v.exact)
-        if x is None:
-            return self.unary()
-        to = self.one_of(["float32", "int64", "bool"])
+        to = self.choices.one(["float32", "int64", "bool"])
         size = 1.0 if to == "bool" else x.size
         self.add(self.op("Cast", [x], to=to)[0], x.shape, to, size)
 
     def tile(self) -> None:
         x = self.pick(lambda v: v.rank > 0)
-        if x is None:
-            return self.unary()
-        axis = self.draw(st.integers(0, x.rank - 1))
+        axis = self.choices.number(0, x.rank - 1)
         times = [2 if a == axis else 1 for a in range(x.rank)]
         made = self.op("Tile", [x, self.constant(times)])[0]
         self.add(made, [d * t for d, t in zip(x.shape, times)], x.dtype, x.size)
@@ -358,8 +319,6 @@ class Writer:
     def branch(self) -> None:
         """One of two functions of a value; where their shapes differ only the run knows which."""
         x = self.pick(lambda v: v.exact and v.rank > 0 and v.dtype == "float32")
-        if x is None:
-            return self.unary()
         total = self.op("ReduceSum", [x], keepdims=0)[0]
         flag = self.op("Greater", [total, self.constant(0.0, "float32")])[0]
         made = [self.side(x) for _ in range(2)]
@@ -372,7 +331,7 @@ class Writer:
         """A function of one value, and the shape of what it gives."""
         body = self.inner()
         given = Var(f"{body.name}.x", Tensor())
-        kind = self.one_of(["Relu", "Add", "Slice", "Transpose", "Same"])
+        kind = self.choices.one(["Relu", "Add", "Slice", "Transpose", "Same"])
         shape: tuple[Dim, ...] = x.shape
         if kind == "Same":
             return self.close(body, (given,), (given,)), shape
@@ -389,11 +348,9 @@ class Writer:
     def loop(self) -> None:
         """A state that keeps its shape or grows in each iteration; what it was may be stacked."""
         x = self.pick(lambda v: v.rank > 0 and v.dtype == "float32" and v.size is not None)
-        if x is None:
-            return self.unary()
-        grows = self.draw(st.booleans())
-        times = self.draw(st.integers(0, 3))
-        scans = int(not grows and times > 0 and self.draw(st.booleans()))
+        grows = self.choices.chance()
+        times = self.choices.number(0, 3)
+        scans = int(not grows and times > 0 and self.choices.chance())
         body = self.inner()
         step, going, state, more = (
             Var(f"{body.name}.{n}", Tensor()) for n in ("step", "going", "state", "more")
@@ -411,9 +368,7 @@ class Writer:
     def call(self) -> None:
         """A function with a signature of its own: what it calls p and q, its caller does not."""
         x = self.pick(lambda v: 0 < v.rank <= len(OWN) and v.dtype == "float32")
-        if x is None:
-            return self.unary()
-        name, shape = self.closed(x.rank, self.draw(st.integers(0, 1)))
+        name, shape = self.closed(x.rank, self.choices.number(0, 1))
         swap = dict(zip(OWN, x.shape, strict=False))
         made = self.bind(FunctionCall(name, (x.var,)))[0]
         self.add(made, [self.unknown() if d == 0 else swap[d] for d in shape], "float32", None)
@@ -426,8 +381,8 @@ class Writer:
         shape: list[Any] = list(OWN[:rank])
         given = Var(f"{body.name}.x", Tensor(tuple(map(symbol, OWN[:rank])), "float32"))
         last = given
-        for _ in range(self.draw(st.integers(1, 2))):
-            kind = self.one_of(["Relu", "Transpose", "Slice", "Function"])
+        for _ in range(self.choices.number(1, 2)):
+            kind = self.choices.one(["Relu", "Transpose", "Slice", "Function"])
             if kind == "Function" and depth:
                 name, inside = self.closed(rank, depth - 1)
                 last = self.bind(FunctionCall(name, (last,)), into=body.body)[0]
@@ -455,8 +410,7 @@ class Writer:
 
     def shape(self) -> None:
         x = self.pick(lambda v: v.rank > 0)
-        if x is not None:
-            self.add(self.op("Shape", [x])[0], (x.rank,), "int64", 1000.0)
+        self.add(self.op("Shape", [x])[0], (x.rank,), "int64", 1000.0)
 
 
 KINDS = [
@@ -487,22 +441,24 @@ def _together(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
     return tuple(found)
 
 
-@st.composite
-def programs(draw: Callable[[Any], Any], most: int = 10) -> Program:
+@generator
+def programs(c: Choices, most: int = 10) -> Program:
     """A program of a few steps; what nothing reads is its outputs."""
-    writer = Writer(draw)
-    shapes = st.lists(st.sampled_from(EXTENTS), max_size=3)
-    for _ in range(draw(st.integers(1, 2))):
-        writer.param(tuple(draw(shapes)))
-    for _ in range(draw(st.sampled_from(range(most, 0, -1)))):
-        getattr(writer, draw(st.sampled_from(KINDS)))()
+    writer = Writer(c)
+    for _ in range(c.number(1, 2)):
+        writer.param(tuple(c.some(EXTENTS, 0, 3)))
+    for _ in range(c.one(range(most, 0, -1))):
+        try:
+            getattr(writer, c.one(KINDS))()
+        except Refused:  # before anything is bound
+            writer.unary()
     read = {v.name for b in writer.body for v in b.reads}
     made = [v for b in writer.body for v in b.vars]
     outputs = tuple(v for v in made if v.name not in read)[-3:] or (writer.values[-1].var,)
     names = tuple(v.name for v in outputs)
     params = tuple(p.var for p in writer.params)
     main = Function("main", params, tuple(writer.body), outputs, names)
-    low = draw(st.sampled_from([0, 1]))
+    low = c.number(0, 1)
     bounds = [SymbolBound("n", low, 64, 7), SymbolBound("m", low, None, 3)]
     bounds += [SymbolBound(name, 0) for name in (*writer.found, *OWN)]
     return Program(

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import explorer.np as enp
-from tests.autodiff.random_arrays.kinds import KINDS, Draw, broadcast
+from tests.strategies.arrays.kinds import KINDS, broadcast
+from tests.strategies.choices import Choices, generator
 
 LARGE, MOST = 20.0, 120  # a value beyond is not taken; nor is one of more elements
 
@@ -98,20 +99,18 @@ NESTED: dict[str, Callable[..., Any]] = {"branch": _branch, "scan": _scan, "whil
 # Drawing them.
 
 
-def drawn(seed: int, count: int, depth: int = 2) -> Random:
-    """A program of so many lines, and two arrays for it."""
-    draw = np.random.default_rng(seed)
-    args = tuple(
-        draw.normal(size=[int(draw.choice([1, 2, 3, 4])) for _ in range(int(draw.integers(1, 4)))])
-        for _ in range(2)
-    )
-    return Random(_lines(draw, args, count, depth), args)
+@generator
+def programs(c: Choices, count: int = 0, depth: int = 2) -> Random:
+    """A program of `count` lines, by default up to 12, and two arrays for it."""
+    count = count or c.number(1, 12)
+    args = tuple(c.rng.normal(size=c.some([1, 2, 3, 4], 1, 3)) for _ in range(2))
+    return Random(_lines(c, args, count, depth), args)
 
 
-def _lines(draw: Draw, given: Sequence[np.ndarray], count: int, depth: int) -> tuple[Line, ...]:
+def _lines(c: Choices, given: Sequence[np.ndarray], count: int, depth: int) -> tuple[Line, ...]:
     values, lines = list(given), []
     while len(lines) < count:
-        line = _line(draw, values, depth)
+        line = _line(c, values, depth)
         if line is None:
             continue
         found = np.asarray(_value(PLAIN, line, values))
@@ -121,30 +120,30 @@ def _lines(draw: Draw, given: Sequence[np.ndarray], count: int, depth: int) -> t
     return tuple(lines)
 
 
-def _line(draw: Draw, values: list[np.ndarray], depth: int) -> Line | None:
-    if depth and draw.random() < 0.25:
-        return _nested(draw, values, depth - 1)
-    kind = str(draw.choice(list(KINDS)))
-    found = KINDS[kind].draw(draw, values)
+def _line(c: Choices, values: list[np.ndarray], depth: int) -> Line | None:
+    if depth and c.chance(0.25):
+        return _nested(c, values, depth - 1)
+    kind = c.one(list(KINDS))
+    found = KINDS[kind].draw(c, values)
     return None if found is None else Line(kind, *found)
 
 
-def _nested(draw: Draw, values: list[np.ndarray], depth: int) -> Line:
-    kind = str(draw.choice(list(NESTED)))
-    n, m = (int(draw.integers(len(values))) for _ in range(2))
+def _nested(c: Choices, values: list[np.ndarray], depth: int) -> Line:
+    kind = c.one(list(NESTED))
+    n, m = (c.number(0, len(values) - 1) for _ in range(2))
 
     def inner(*more: np.ndarray) -> tuple[Line, ...]:
-        return _lines(draw, [*values, *more], int(draw.integers(1, 4)), depth)
+        return _lines(c, [*values, *more], c.number(1, 3), depth)
 
     if kind == "branch":
-        return Line(kind, (n,), (float(draw.normal()),), inner(), inner())
+        return Line(kind, (n,), (float(c.rng.normal()),), inner(), inner())
     rows = [k for k, v in enumerate(values) if v.ndim and len(v)]
     if kind == "while" or not rows:
-        turn = float(values[n].sum() + draw.choice([-1.0, 1.0]))
-        return Line("while", (n,), (int(draw.integers(0, 4)), turn), inner(values[n]))
-    k = int(draw.choice(rows))
+        turn = float(values[n].sum() + c.one([-1.0, 1.0]))
+        return Line("while", (n,), (c.number(0, 3), turn), inner(values[n]))
+    k = c.one(rows)
     h, row = values[m], values[k][0]
-    return Line(kind, (k, m), (bool(draw.integers(2)),), inner(h, row), inner(row, h))
+    return Line(kind, (k, m), (bool(c.number(0, 1)),), inner(h, row), inner(row, h))
 
 
 class Plain:

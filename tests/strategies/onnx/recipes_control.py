@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
-from tests.fuzz.graph import FLOATS, Graph, Refused, Value
-from tests.fuzz.recipes import binary, random_array, reduced, softmax, unary
+from tests.strategies.choices import Refused
+from tests.strategies.onnx.graph import FLOATS, Graph, Value, code
+from tests.strategies.onnx.recipes import random_array
 
 
 def _body(g: Graph) -> Graph:
-    return Graph(g.rng, g.opset, g)
+    return Graph(g.choices, g.opset, g)
 
 
 def _same(b: Graph, value: Value, steps: int = 2) -> Value:
@@ -33,10 +35,10 @@ def _same(b: Graph, value: Value, steps: int = 2) -> Value:
 def branch(g: Graph) -> None:
     value = g.pick(FLOATS, (1, 2, 3, 4))
     if g.chance(0.4):
-        condition = g.constant(np.asarray(g.chance(0.5)))
+        condition = g.constant(g.chance(0.5))
     else:
         total = g.add("ReduceSum", value, keepdims=0)
-        condition = g.add("Greater", total, g.constant(np.asarray(0, value.dtype)))
+        condition = g.add("Greater", total, g.constant(0, value.dtype))
     bodies = []
     for name in ("then_branch", "else_branch"):
         b = _body(g)
@@ -56,16 +58,16 @@ def loop(g: Graph) -> None:
     if outer and b.chance(0.5):
         found = b.add("Add", found, b.one(outer))
     if b.chance(0.3):
-        found = b.add("Mul", found, b.add("Cast", step, to=_code(start.dtype)))
+        found = b.add("Mul", found, b.add("Cast", step, to=code(start.dtype)))
     if b.chance(0.3):
-        keep = b.add("Less", step, b.constant(np.asarray(b.number(0, 3), np.int64)))
+        keep = b.add("Less", step, b.constant(b.number(0, 3), np.int64))
     else:
         keep = b.add("Identity", going)
     row = b.add("Abs", found) if b.chance(0.5) else found
     stacked = b.chance(0.7)
     outputs = [keep, found, *([b.add("Identity", row)] if stacked else [])]
-    limit = g.constant(np.asarray(trips, np.int64))
-    going_in = g.constant(np.asarray(g.chance(0.9)))
+    limit = g.constant(trips, np.int64)
+    going_in = g.constant(g.chance(0.9))
     rows = [Value("", start.dtype, (f"unknown_{g.fresh()}", *start.shape))] if stacked else []
     _control(g, "Loop", [limit, going_in, start], [start, *rows], body=b.body("body", outputs))
 
@@ -101,8 +103,6 @@ def scan(g: Graph) -> None:
 
 def _control(g: Graph, op: str, args: list[Value], kinds: list[Value], **attributes: Any) -> None:
     """A node whose results have the types of `kinds`, as its recipe knows them."""
-    from onnx import helper
-
     made = [Value(g.fresh(), k.dtype, k.shape) for k in kinds]
     node = helper.make_node(
         op,
@@ -113,12 +113,3 @@ def _control(g: Graph, op: str, args: list[Value], kinds: list[Value], **attribu
     )
     g.nodes.append(node)
     g.values += made
-
-
-def _code(dtype: str) -> int:
-    from onnx import helper
-
-    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-
-__all__ = ["binary", "branch", "loop", "reduced", "scan", "softmax", "unary"]

@@ -1,4 +1,4 @@
-"""A random hard graph and its inputs: a pure function of a seed."""
+"""Hard ONNX graphs and their inputs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tests.fuzz import recipes as r
-from tests.fuzz import recipes_control as control
-from tests.fuzz import recipes_layout as layout
-from tests.fuzz import recipes_products as products
-from tests.fuzz import recipes_windows as windows
-from tests.fuzz.graph import EXTENTS, FLOATS, MOST_ELEMENTS, Extent, Graph, Refused, info_of
+from tests.strategies.choices import Choices, Refused, generator
+from tests.strategies.onnx import recipes as r
+from tests.strategies.onnx import recipes_control as control
+from tests.strategies.onnx import recipes_layout as layout
+from tests.strategies.onnx import recipes_products as products
+from tests.strategies.onnx import recipes_windows as windows
+from tests.strategies.onnx.graph import EXTENTS, FLOATS, MOST_ELEMENTS, Extent, Graph, info_of
 
 Feeds = dict[str, np.ndarray]
 Recipe = Callable[[Graph], None]
@@ -34,7 +35,6 @@ RECIPES: tuple[tuple[float, Recipe], ...] = (
     (1, products.quantised), (1, control.branch), (1.2, control.loop), (0.8, control.scan),
 )  # fmt: skip
 WEIGHTS = np.array([w for w, _ in RECIPES]) / sum(w for w, _ in RECIPES)
-SYMBOLS = ("batch", "seq")
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,26 @@ class Case:
         return [n.op_type for n in self.model.graph.node]
 
 
+@generator
+def graphs(c: Choices, seed: int = -1, most: int = 9) -> Case:
+    """A graph of up to `most` recipes."""
+    g = Graph(c, c.one((18, 19, 20, 21, 22)))
+    _inputs(g)
+    for _ in range(c.number(1, most)):
+        _step(g)
+    if not g.nodes:
+        raise Refused
+    model = _model(g, f"fuzz_{seed}")
+    return Case(seed, model, _feeds(g, {i.name for i in model.graph.input}))
+
+
 def case(seed: int) -> Case:
-    """The case of a seed; another graph is drawn where one cannot be finished."""
-    rng = np.random.default_rng((seed, 1))
-    while True:
-        g = Graph(rng, int(rng.choice((18, 19, 20, 21, 22))))
-        _inputs(g)
-        for _ in range(g.number(1, 9)):
-            _step(g)
-        if g.nodes:
-            model = _model(g, f"fuzz_{seed}")
-            return Case(seed, model, _feeds(g, {i.name for i in model.graph.input}))
+    """Return the case of a seed."""
+    return graphs.of((seed, 1), seed)
 
 
 def _step(g: Graph) -> None:
-    recipe = RECIPES[int(g.rng.choice(len(RECIPES), p=WEIGHTS))][1]
+    recipe = RECIPES[g.choices.weighted(WEIGHTS)][1]
     before = len(g.nodes), len(g.values)
     try:
         recipe(g)

@@ -1,4 +1,4 @@
-"""What a line of a random program computes, in NumPy's words, and how its operands are drawn.
+"""Kinds of lines: how operands are drawn, and the value in NumPy's words.
 
 A kind draws numbers for values that are known, so every shape is, too; it draws None where no value
 suits it. What it drew is all that the line needs to run with `enp`, or with PyTorch's `Torch`.
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-Draw = np.random.Generator
+from tests.strategies.choices import Choices
+
 Values = Sequence[np.ndarray]
 Drawn = tuple[tuple[int, ...], tuple[Any, ...]] | None  # numbers of operands; what else it takes
 
@@ -21,44 +22,44 @@ Drawn = tuple[tuple[int, ...], tuple[Any, ...]] | None  # numbers of operands; w
 class Kind:
     """`run(np_, *operands, *more)` of what `draw` gives."""
 
-    draw: Callable[[Draw, Values], Drawn]
+    draw: Callable[[Choices, Values], Drawn]
     run: Callable[..., Any]
 
 
-def one(draw: Draw, values: Values, rank: int = 0, filled: bool = False) -> int | None:
+def one(c: Choices, values: Values, rank: int = 0, filled: bool = False) -> int | None:
     """The number of a value of at least so many axes; of a late one rather than an early one."""
     fits = [n for n, v in enumerate(values) if v.ndim >= rank and (v.size or not filled)]
-    return max(int(draw.choice(fits)), int(draw.choice(fits))) if fits else None
+    return max(c.one(fits), c.one(fits)) if fits else None
 
 
 def unary(run: Callable[..., Any]) -> Kind:
-    def drawn(draw: Draw, values: Values) -> Drawn:
-        return (int(one(draw, values) or 0),), ()
+    def draw(c: Choices, values: Values) -> Drawn:
+        return (int(one(c, values) or 0),), ()
 
-    return Kind(drawn, run)
+    return Kind(draw, run)
 
 
 def by_axis(run: Callable[..., Any], filled: bool = True) -> Kind:
-    def drawn(draw: Draw, values: Values) -> Drawn:
-        n = one(draw, values, 1, filled)
-        return None if n is None else ((n,), (int(draw.integers(values[n].ndim)),))
+    def draw(c: Choices, values: Values) -> Drawn:
+        n = one(c, values, 1, filled)
+        return None if n is None else ((n,), (c.number(0, values[n].ndim - 1),))
 
-    return Kind(drawn, run)
+    return Kind(draw, run)
 
 
 def binary(run: Callable[..., Any]) -> Kind:
     """Of two values that broadcast, whatever their ranks."""
 
-    def drawn(draw: Draw, values: Values) -> Drawn:
+    def draw(c: Choices, values: Values) -> Drawn:
         pairs = [
             (n, m)
             for n, a in enumerate(values)
             for m, b in enumerate(values)
-            if broadcast(a.shape, b.shape) and (a.shape != b.shape or draw.random() < 0.5)
+            if broadcast(a.shape, b.shape) and (a.shape != b.shape or c.rng.random() < 0.5)
         ]
-        return (pairs[int(draw.integers(len(pairs)))], ()) if pairs else None
+        return (c.one(pairs), ()) if pairs else None
 
-    return Kind(drawn, run)
+    return Kind(draw, run)
 
 
 def broadcast(*shapes: tuple[int, ...]) -> bool:
@@ -68,12 +69,12 @@ def broadcast(*shapes: tuple[int, ...]) -> bool:
         return False
 
 
-def reduced(draw: Draw, values: Values) -> Drawn:
-    n = one(draw, values, 0, filled=True)
+def reduced(c: Choices, values: Values) -> Drawn:
+    n = one(c, values, 0, filled=True)
     if n is None:
         return None
-    axes = tuple(k for k in range(values[n].ndim) if draw.random() < 0.6)
-    return (n,), (axes, bool(draw.integers(2)))
+    axes = tuple(k for k in range(values[n].ndim) if c.chance(0.6))
+    return (n,), (axes, bool(c.number(0, 1)))
 
 
 def reduction(name: str) -> Kind:
@@ -83,64 +84,64 @@ def reduction(name: str) -> Kind:
     return Kind(reduced, run)
 
 
-def sliced(draw: Draw, values: Values) -> Drawn:
+def sliced(c: Choices, values: Values) -> Drawn:
     """Starts, ends and steps of both signs, ends out of reach, empty ones, numbers, new axes."""
-    n = one(draw, values, 1)
+    n = one(c, values, 1)
     if n is None:
         return None
     key: list[Any] = []
     shape = values[n].shape
-    for _ in range(int(draw.integers(1, len(shape) + 1))):
+    for _ in range(c.number(1, len(shape))):
         size = shape[len(key) - key.count(None)]
-        choice = draw.random()
-        if choice < 0.2 and size:
-            key.append(int(draw.integers(-size, size)))
-        elif choice < 0.3:
+        kind = c.weighted((0.2, 0.1, 0.7))
+        if kind == 0 and size:
+            key.append(c.number(-size, size - 1))
+        elif kind < 2:
             key.append(None)
         else:
-            low, high = (int(k) for k in draw.integers(-size - 1, size + 2, 2))
-            ends = [None if draw.random() < 0.4 else end for end in (low, high)]
-            key.append(slice(*ends, int(draw.choice([1, 1, 2, 3, -1, -2]))))
+            low, high = (c.number(-size - 1, size + 1) for _ in range(2))
+            ends = [None if c.chance(0.4) else end for end in (low, high)]
+            key.append(slice(*ends, c.one([1, 1, 2, 3, -1, -2])))
     return (n,), (tuple(key),)
 
 
-def gathered(draw: Draw, values: Values) -> Drawn:
+def gathered(c: Choices, values: Values) -> Drawn:
     """Rows by number, some of them often, some from the end, by an array of one or two axes."""
-    n = one(draw, values, 1, filled=True)
+    n = one(c, values, 1, filled=True)
     if n is None:
         return None
-    axis = int(draw.integers(values[n].ndim))
+    axis = c.number(0, values[n].ndim - 1)
     size = values[n].shape[axis]
-    shape = [(3,), (4,), (2, 2), ()][int(draw.integers(4))]
-    return (n,), (np.asarray(draw.integers(-size, size, shape)), axis)
+    shape = c.one([(3,), (4,), (2, 2), ()])
+    return (n,), (np.asarray(c.rng.integers(-size, size, shape)), axis)
 
 
-def moved(draw: Draw, values: Values) -> Drawn:
-    n = one(draw, values, 1)
-    return None if n is None else ((n,), (tuple(map(int, draw.permutation(values[n].ndim))),))
+def moved(c: Choices, values: Values) -> Drawn:
+    n = one(c, values, 1)
+    return None if n is None else ((n,), (tuple(c.permutation(values[n].ndim)),))
 
 
-def reshaped(draw: Draw, values: Values) -> Drawn:
-    n = one(draw, values, 0, filled=True)
+def reshaped(c: Choices, values: Values) -> Drawn:
+    n = one(c, values, 0, filled=True)
     if n is None:
         return None
     rest, shape = values[n].size, []
     while rest > 1 and len(shape) < 2:
-        size = int(draw.choice([k for k in range(1, rest + 1) if rest % k == 0]))
+        size = c.one([k for k in range(1, rest + 1) if rest % k == 0])
         shape.append(size)
         rest //= size
     return (n,), ((*shape, rest),)
 
 
-def widened(draw: Draw, values: Values) -> Drawn:
-    n = one(draw, values)
+def widened(c: Choices, values: Values) -> Drawn:
+    n = one(c, values)
     if n is None or values[n].size > 40 or values[n].ndim > 2:
         return None
-    shape = [k if k != 1 else int(draw.integers(1, 4)) for k in values[n].shape]
-    return (n,), ((int(draw.integers(1, 4)), *shape),)
+    shape = [k if k != 1 else c.number(1, 3) for k in values[n].shape]
+    return (n,), ((c.number(1, 3), *shape),)
 
 
-def joined(draw: Draw, values: Values) -> Drawn:
+def joined(c: Choices, values: Values) -> Drawn:
     """Two values that differ along one axis at most."""
     pairs = [
         ((n, m), (axis,))
@@ -151,26 +152,26 @@ def joined(draw: Draw, values: Values) -> Drawn:
         if np.delete(a.shape, axis).tolist() == np.delete(b.shape, axis).tolist()
         and a.size + b.size < 200
     ]
-    return pairs[int(draw.integers(len(pairs)))] if pairs else None
+    return c.one(pairs) if pairs else None
 
 
-def padded(draw: Draw, values: Values) -> Drawn:
-    n = one(draw, values, 1)
+def padded(c: Choices, values: Values) -> Drawn:
+    n = one(c, values, 1)
     if n is None or values[n].size > 60:
         return None
-    return (n,), (tuple(tuple(map(int, draw.integers(0, 3, 2))) for _ in values[n].shape),)
+    return (n,), (tuple((c.number(0, 2), c.number(0, 2)) for _ in values[n].shape),)
 
 
-def multiplied(draw: Draw, values: Values) -> Drawn:
+def multiplied(c: Choices, values: Values) -> Drawn:
     """By a matrix that fits."""
-    n = one(draw, values, 1)
+    n = one(c, values, 1)
     if n is None:
         return None
-    shape = values[n].shape[-1], int(draw.integers(1, 4))
-    return (n,), (draw.normal(size=shape) / 2,)
+    shape = values[n].shape[-1], c.number(1, 3)
+    return (n,), (c.rng.normal(size=shape) / 2,)
 
 
-def paired(draw: Draw, values: Values) -> Drawn:
+def paired(c: Choices, values: Values) -> Drawn:
     """Two values of the same last axis: rows of one by rows of the other."""
     pairs = [
         (n, m)
@@ -178,26 +179,26 @@ def paired(draw: Draw, values: Values) -> Drawn:
         for m, b in enumerate(values)
         if a.ndim == b.ndim == 2 and a.shape[1] == b.shape[1] and len(a) * len(b) < 100
     ]
-    return (pairs[int(draw.integers(len(pairs)))], ()) if pairs else None
+    return (c.one(pairs), ()) if pairs else None
 
 
-def masked(draw: Draw, values: Values) -> Drawn:
-    n = one(draw, values)
+def masked(c: Choices, values: Values) -> Drawn:
+    n = one(c, values)
     if n is None:
         return None
-    return (n,), (draw.random(values[n].shape) < 0.6,)
+    return (n,), (c.rng.random(values[n].shape) < 0.6,)
 
 
-def shifted(draw: Draw, values: Values) -> Drawn:
-    n = one(draw, values, 1, filled=True)
+def shifted(c: Choices, values: Values) -> Drawn:
+    n = one(c, values, 1, filled=True)
     if n is None:
         return None
-    return (n,), (int(draw.integers(-3, 4)), int(draw.integers(values[n].ndim)))
+    return (n,), (c.number(-3, 3), c.number(0, values[n].ndim - 1))
 
 
-def cornered(draw: Draw, values: Values) -> Drawn:
-    n = one(draw, values, 2)
-    return None if n is None else ((n,), (int(draw.integers(-1, 2)),))
+def cornered(c: Choices, values: Values) -> Drawn:
+    n = one(c, values, 2)
+    return None if n is None else ((n,), (c.number(-1, 1),))
 
 
 KINDS: dict[str, Kind] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
-from tests.fuzz.graph import FLOATS, Graph, Refused, Value
-from tests.fuzz.recipes import binary, other, random_array, reduced, softmax, unary
+from tests.strategies.choices import Refused
+from tests.strategies.onnx.graph import Graph, Value
+from tests.strategies.onnx.recipes import binary, other, random_array, reduced, softmax, unary
 
 WIDTHS = (1, 1, 2, 3, 5, 8, 16, 17, 31, 33, 64, 65)
 
@@ -67,7 +67,7 @@ def attention(g: Graph) -> None:
         raise Refused
     perm = [*range(value.rank - 2), value.rank - 1, value.rank - 2]
     scores = g.add("MatMul", value, g.add("Transpose", value, perm=perm))
-    scaled = g.add("Mul", scores, g.constant(np.asarray(depth**-0.5, value.dtype)))
+    scaled = g.add("Mul", scores, g.constant(depth**-0.5, value.dtype))
     if g.chance(0.4):
         scaled = g.add("Add", scaled, other(g, scaled))
     shares = g.add("Softmax", scaled, axis=-1)
@@ -78,26 +78,12 @@ def einsum(g: Graph) -> None:
     value = g.pick(ranks=(2, 3))
     n, m = value.extent(-1), g.one(WIDTHS)
     if value.rank == 2:
-        rule, shape = g.one(
-            [
-                ("ij,jk->ik", (n, m)),
-                ("ij,kj->ki", (m, n)),
-                ("ij,j->i", (n,)),
-                ("ij->ji", ()),
-                ("ij,j->ij", (n,)),
-                ("ij,jk->k", (n, m)),
-            ]
-        )
+        rules = [("ij,jk->ik", (n, m)), ("ij,kj->ki", (m, n)), ("ij,j->i", (n,)), ("ij->ji", ()),
+                 ("ij,j->ij", (n,)), ("ij,jk->k", (n, m))]  # fmt: skip
     else:
-        rule, shape = g.one(
-            [
-                ("bij,jk->bik", (n, m)),
-                ("bij,kj->bki", (m, n)),
-                ("bij->bj", ()),
-                ("bij,bij->bi", None),
-                ("bij,jk->ikb", (n, m)),
-            ]
-        )
+        rules = [("bij,jk->bik", (n, m)), ("bij,kj->bki", (m, n)), ("bij->bj", ()),
+                 ("bij,bij->bi", None), ("bij,jk->ikb", (n, m))]  # fmt: skip
+    rule, shape = g.one(rules)
     if shape is None:
         g.add("Einsum", value, value, equation=rule)
     elif shape == ():
@@ -128,8 +114,8 @@ def recurrent(g: Graph) -> None:
 def quantised(g: Graph) -> None:
     value = g.pick(("float32",))
     dtype = g.one(("uint8", "int8"))
-    zero = g.constant(np.asarray(g.number(0, 5), dtype))
-    scale = g.constant(np.asarray(g.one((0.05, 0.1, 0.031)), np.float32))
+    zero = g.constant(g.number(0, 5), dtype)
+    scale = g.constant(g.one((0.05, 0.1, 0.031)), "float32")
     small = g.add("QuantizeLinear", value, scale, zero)
     kind = g.number(0, 3)
     if kind == 0 and value.rank >= 2:
@@ -139,17 +125,8 @@ def quantised(g: Graph) -> None:
             found = g.add("MatMulInteger", small, weights, zero)
             g.add("Cast", found, to=TensorProto.FLOAT)
         else:
-            found = g.add(
-                "QLinearMatMul",
-                small,
-                scale,
-                zero,
-                weights,
-                g.constant(np.asarray(0.1, np.float32)),
-                g.constant(np.asarray(1, weights.dtype)),
-                scale,
-                zero,
-            )
+            right = g.constant(0.1, "float32"), g.constant(1, weights.dtype)
+            found = g.add("QLinearMatMul", small, scale, zero, weights, *right, scale, zero)
             g.add("DequantizeLinear", found, scale, zero)
     elif kind == 1 and value.rank in (3, 4) and value.static and min(value.extents[2:]) > 1:
         made = g.one((1, 3, 8))
@@ -160,16 +137,3 @@ def quantised(g: Graph) -> None:
         g.add("Cast", found, to=TensorProto.FLOAT)
     else:
         g.add("DequantizeLinear", small, scale, zero)
-
-
-def drawn_input(g: Graph, shape: tuple[Any, ...]) -> Value:
-    dtype = g.one(("float32",) * 7 + ("float16", "float64", "int64"))
-    return g.input(dtype, shape)
-
-
-def code(dtype: str) -> int:
-    """onnx's number of an element type."""
-    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-
-__all__ = ["FLOATS", "attention", "chain", "einsum", "gemm", "matmul", "quantised", "recurrent"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.autodiff.random_arrays.program import Plain
+from tests.strategies.arrays.program import Plain
 
 
 class Torch(Plain):

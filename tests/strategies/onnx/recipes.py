@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.fuzz.graph import FLOATS, WHOLE, Graph, Refused, Value
+from tests.strategies.choices import Refused
+from tests.strategies.onnx.graph import FLOATS, WHOLE, Graph, Value, code
 
 SMOOTH = (
     "Abs", "Neg", "Sigmoid", "Tanh", "Relu", "Erf", "Softplus", "Softsign", "HardSwish",
@@ -17,6 +18,10 @@ COMPARED = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 REDUCED = (
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
     "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp",
+)  # fmt: skip
+NORMALISED = (
+    "LayerNormalization", "InstanceNormalization", "GroupNormalization", "BatchNormalization",
+    "LpNormalization", "LRN", "RMSNormalization",
 )  # fmt: skip
 
 
@@ -58,18 +63,17 @@ def _broadcasts(a: Value, b: Value) -> bool:
     return all(m == n or m == 1 or n == 1 for m, n in pairs)
 
 
+def clipped(g: Graph, value: Value, *limits: int) -> Value:
+    return g.add("Clip", value, *(g.constant(n, value.dtype) for n in limits))
+
+
 def unary(g: Graph) -> None:
     op = g.one(SMOOTH)
     value = g.pick()
     if op in ("Sqrt", "Log") and g.chance(0.8):
-        value = g.add("Add", g.add("Abs", value), g.constant(np.asarray(0.5, value.dtype)))
+        value = g.add("Add", g.add("Abs", value), g.constant(0.5, value.dtype))
     if op in ("Exp", "Sinh", "Cosh") and g.chance(0.7):
-        value = g.add(
-            "Clip",
-            value,
-            g.constant(np.asarray(-6, value.dtype)),
-            g.constant(np.asarray(4, value.dtype)),
-        )
+        value = clipped(g, value, -6, 4)
     g.add(op, value)
 
 
@@ -85,7 +89,7 @@ def binary(g: Graph) -> None:
             raise Refused
         exponent = g.one([2.0, 3.0, 1.0, 0.0, 0.5, -1.0])
         base = value if float(exponent).is_integer() else g.add("Abs", value)
-        g.add(op, base, g.constant(np.asarray(exponent, value.dtype)))
+        g.add(op, base, g.constant(exponent, value.dtype))
     elif op == "PRelu":
         g.add(op, value, g.constant(random_array(g, value.dtype, broadcast_shape(g, value))))
     elif op in ("Mean", "Sum", "Max", "Min"):
@@ -118,28 +122,16 @@ def logical(g: Graph) -> None:
 def cast(g: Graph) -> None:
     value = g.pick((*FLOATS, *WHOLE, "bool"))
     if value.dtype in FLOATS and g.chance(0.5):
-        g.add("Cast", value, to=_code(g.one(FLOATS)))
+        g.add("Cast", value, to=code(g.one(FLOATS)))
     elif value.dtype in FLOATS:
-        tamed = g.add(
-            "Clip",
-            value,
-            g.constant(np.asarray(0, value.dtype)),
-            g.constant(np.asarray(100, value.dtype)),
-        )
-        g.add("Cast", tamed, to=_code(g.one((*WHOLE, "bool"))))
+        g.add("Cast", clipped(g, value, 0, 100), to=code(g.one((*WHOLE, "bool"))))
     else:
-        g.add("Cast", value, to=_code(g.one((*FLOATS, "int64", "int32", "bool"))))
-
-
-def _code(dtype: str) -> int:
-    from onnx import helper
-
-    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        g.add("Cast", value, to=code(g.one((*FLOATS, "int64", "int32", "bool"))))
 
 
 def clip(g: Graph) -> None:
     value = g.pick((*FLOATS, "int64", "int32"))
-    low, high = (g.constant(np.asarray(n, value.dtype)) for n in (-1, 2))
+    low, high = (g.constant(n, value.dtype) for n in (-1, 2))
     g.add("Clip", value, low if g.chance(0.6) else None, high if g.chance(0.6) else None)
 
 
@@ -148,28 +140,28 @@ def axes_of(g: Graph, value: Value, most: int = 5) -> list[int]:
     if not value.rank:
         raise Refused
     count = g.number(1, min(value.rank, most))
-    chosen = g.rng.permutation(value.rank)[:count]
-    return [int(a) - (value.rank if g.chance(0.4) else 0) for a in chosen]
+    chosen = g.choices.permutation(value.rank)[:count]
+    return [a - (value.rank if g.chance(0.4) else 0) for a in chosen]
 
 
 def reduced(g: Graph) -> None:
     op = g.one(REDUCED)
     value = g.pick((*FLOATS, "int64", "int32") if op in REDUCED[:4] else FLOATS)
     if op == "ReduceLogSum":
-        value = g.add("Add", g.add("Abs", value), g.constant(np.asarray(0.5, value.dtype)))
+        value = g.add("Add", g.add("Abs", value), g.constant(0.5, value.dtype))
     axes = None if g.chance(0.15) else g.whole(*axes_of(g, value))
     g.add(op, value, axes, keepdims=g.number(0, 1))
 
 
 def picked_out(g: Graph) -> None:
     value = g.pick((*FLOATS, "int64", "int32"))
-    g.add(
+    op, axis, keep, last = (
         g.one(("ArgMax", "ArgMin")),
-        value,
-        axis=g.axis(value),
-        keepdims=g.number(0, 1),
-        select_last_index=g.number(0, 1),
+        g.axis(value),
+        g.number(0, 1),
+        g.number(0, 1),
     )
+    g.add(op, value, axis=axis, keepdims=keep, select_last_index=last)
 
 
 def softmax(g: Graph) -> None:
@@ -179,22 +171,12 @@ def softmax(g: Graph) -> None:
 
 def running(g: Graph) -> None:
     value = g.pick((*FLOATS, "int64", "int32"))
-    axis = g.constant(np.asarray(g.axis(value), g.one(("int64", "int32"))))
+    axis = g.constant(g.axis(value), g.one(("int64", "int32")))
     g.add("CumSum", value, axis, exclusive=g.number(0, 1), reverse=g.number(0, 1))
 
 
 def normalised(g: Graph) -> None:
-    op = g.one(
-        (
-            "LayerNormalization",
-            "InstanceNormalization",
-            "GroupNormalization",
-            "BatchNormalization",
-            "LpNormalization",
-            "LRN",
-            "RMSNormalization",
-        )
-    )
+    op = g.one(NORMALISED)
     if op in ("LayerNormalization", "RMSNormalization", "LpNormalization"):
         value = g.pick(ranks=(2, 3, 4))
         axis = g.axis(value)
@@ -221,7 +203,7 @@ def normalised(g: Graph) -> None:
             rows = [g.constant(random_array(g, value.dtype, (groups,))) for _ in range(2)]
         g.add(op, value, *rows[:2], num_groups=groups)
     elif op == "BatchNormalization":
-        spread = g.constant(np.asarray(g.rng.uniform(0.2, 2, (channels,)), value.dtype))
+        spread = g.constant(g.rng.uniform(0.2, 2, (channels,)), value.dtype)
         g.add(op, value, *rows, spread)
     else:
         g.add(op, value, *rows[:2])
