@@ -6,7 +6,6 @@ from importlib import import_module
 
 import pytest
 
-from tests.architecture.imports import PACKAGES, ROOT
 from tests.benchmarks.__main__ import benchmarks, main
 
 
@@ -31,10 +30,3 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(
 ) -> None:
     assert main(["nothing"]) == 2
     assert "'nothing'; there are compile_time, " in capsys.readouterr().err
-
-
-def test_no_module_of_the_package_reads_the_tests() -> None:
-    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    assert len(files) > 500
-    for path in files:
-        assert "from tests" not in (text := path.read_text("utf-8")) and "import tests" not in text
