@@ -45,6 +45,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     explorer.operator(OPERATOR, domain="own")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 0), (7, 13), (2, 5, 101), (64, 96)])
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
 def test_it_folds(shape: tuple[int, ...], dtype: str) -> None:

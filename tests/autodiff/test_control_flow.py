@@ -98,7 +98,7 @@ def test_a_branch_in_a_loop() -> None:
     check(f, some(5, 3), some(3))
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("steps", [3, 40])  # unrolled, and a loop
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_a_recurrent_layer_by_one_of_its_arguments(steps: int, which: int) -> None:

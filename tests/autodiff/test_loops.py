@@ -87,6 +87,7 @@ def test_gradients_of_products_in_a_loop_whose_trips_only_a_run_counts() -> None
     check(until_large, some(3, 3), np.full((2, 3), 9.0))  # no trip
 
 
+@pytest.mark.exhaustive
 def test_rows_that_a_loop_stacks_in_each_trip_of_another_are_no_rows_of_that() -> None:
     """A trip of the outer loop makes one trip of the inner one or three, as data say."""
 

@@ -110,7 +110,7 @@ def test_functions_that_call_each_other(k: int) -> None:
     check(lambda x, k: odd(x, k) + even(x * 0.5, k), some(WIDE), np.array(k))
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("k", [0, 1, 3])
 def test_several_results(k: int) -> None:
     check(lambda x, s, k: both(x, s, k)[0], some(WIDE), some(), np.array(k))

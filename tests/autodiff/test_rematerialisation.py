@@ -162,6 +162,7 @@ def test_the_interpreter_gives_the_same(pair: Any) -> None:
     assert all(one[n].tobytes() == other[n].tobytes() for n in one)
 
 
+@pytest.mark.exhaustive
 def test_what_is_asked_for_in_megabytes_is_held() -> None:
     args = given_to(mlp, batch=8192)
     c = compiled(mlp, args, Options(budget_mb=10))

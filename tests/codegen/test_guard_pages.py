@@ -68,6 +68,7 @@ def test_no_kernel_leaves_its_buffers(child: Child, family: str) -> None:
     assert not child.run(family)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("side", SIDES)
 def test_a_guard_page_ends_the_process(side: str) -> None:
     """One element past the end, or before the beginning, is the page that may not be touched."""

@@ -116,7 +116,7 @@ CONVOLUTIONS: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: str(c))
 @pytest.mark.parametrize("right", CODES)
 def test_convolutions_equal_those_of_onnxruntime(

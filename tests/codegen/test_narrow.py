@@ -180,7 +180,7 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(one, len(one)), np.tile(one, len(one))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_whole_numbers_wrap_in_every_width(dtype: str) -> None:
     a, b = pairs(dtype)

@@ -69,6 +69,7 @@ def same(source: str, x: np.ndarray) -> None:
     assert run(by_translation(source), x) == run(by_numba(source), x)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_every_kernel_of_the_cases_is_translated_or_left_to_numba_by_name(case: object) -> None:
     source, _, _ = print_kernel(case.kernel, Tiling(), ShapeEnv(), HERE)  # type: ignore[attr-defined]

@@ -31,6 +31,7 @@ def compare(
         assert error <= TOLERANCE * max(scale, 1e-30), key
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TEXT)
 def test_one_compilation_serves_every_batch_and_length(name: str) -> None:
     path = DATA / f"{name}.onnx"
@@ -47,6 +48,7 @@ def test_one_compilation_serves_every_batch_and_length(name: str) -> None:
     assert len(compiled.kernels) == kernels
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", FIXED)
 def test_a_fixed_model_answers_as_onnxruntime_does(name: str) -> None:
     path = DATA / f"{name}.onnx"

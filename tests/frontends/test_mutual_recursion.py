@@ -261,6 +261,7 @@ def shrinking(seed: int) -> Any:
     return model
 
 
+@pytest.mark.exhaustive
 def test_calls_of_shapes_that_change_equal_python_on_arrays() -> None:
     for seed in range(12):
         model = shrinking(seed)

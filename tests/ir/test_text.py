@@ -418,6 +418,7 @@ def test_damaged_text_gives_a_named_error_or_a_program(chance: Any) -> None:
         assert error.sentence
 
 
+@pytest.mark.exhaustive
 def test_printing_takes_time_linear_in_the_program() -> None:
     x = Var("x", F)
 

@@ -25,7 +25,7 @@ def judged(seed: int, first_us: float, second_us: float, seconds: float) -> Comp
     return compare(noisy.work(first_us), noisy.work(second_us), seconds, noisy.clock)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("us", "seconds"), LENGTHS)
 def test_a_function_against_itself_is_not_distinguishable_95_times_in_100(
     us: float, seconds: float

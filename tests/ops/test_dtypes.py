@@ -181,7 +181,7 @@ def in_dtype(arrays: Sequence[np.ndarray], dtype: str) -> list[np.ndarray]:
         return [a.astype(numpy_dtype(dtype)) if a.dtype == F else a for a in arrays]
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("at", range(len(OPERATORS)), ids=[o[0] for o in OPERATORS])
 def test_operators_on_narrow_floats_round_once(at: int, dtype: str, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def cases() -> Iterator[Case]:
                 yield from (c for c in value if isinstance(c, Case))
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(15)
 @pytest.mark.parametrize("op", sorted({c.op for c in cases()}))
 def test_an_operator_computes_on_half_floats_in_float32(op: str, tmp_path: Path) -> None:
     for case in cases():

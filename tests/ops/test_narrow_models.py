@@ -53,7 +53,7 @@ def block(dtype: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[opset], ir_version=10)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("dtype", "gap"), [("float16", 4e-3), ("bfloat16", 3e-2)])
 def test_a_block_on_narrow_floats_is_what_float32_makes_of_it(
     dtype: str, gap: float, tmp_path: Path

@@ -121,6 +121,7 @@ def test_elements_land_where_their_indices_say(seed: int, how: str, tmp_path: Pa
     agree(answer(case, tmp_path), elements(x, index, updates, axis, how), dtype)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     ("shape", "rows"), [((0, 3), 0), ((5, 0), 4), ((5, 3), 0), ((1, 1), 1), ((1, 3), 4)]
 )

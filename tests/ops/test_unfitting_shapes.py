@@ -63,6 +63,7 @@ CASES: list[tuple[str, list[np.ndarray], dict[str, Any], int]] = [
 ]
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("known", [True, False], ids=["compiling", "running"])
 @pytest.mark.parametrize(("op", "args", "attributes", "opset"), CASES)
 def test_shapes_that_do_not_fit_are_refused(

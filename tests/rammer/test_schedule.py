@@ -162,6 +162,7 @@ def test_nothing_to_run_is_an_empty_wall():
     assert not found.programs and found.wall.total_us == 0.0 and found.wall.busy == 0.0
 
 
+@pytest.mark.exhaustive
 def test_time_to_schedule_grows_with_the_number_of_calls_and_not_with_its_square():
     def seconds(calls: int) -> float:
         operators = tuple(

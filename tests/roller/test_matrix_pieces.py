@@ -34,7 +34,7 @@ def best(k: Kernel, gpu: Device) -> ThreadBlocks:
     return pair_of(grids(k, gpu), gpu).fastest
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_large_products_are_made_on_matrix_units(gpu: str, dtype: str) -> None:
@@ -80,7 +80,7 @@ def test_tiles_are_whole_pieces() -> None:
             assert prod(register.values()) <= sheet.thread_registers
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("gpu", GPUS)
 def test_pieces_lie_along_what_is_dense_in_memory_where_that_is_faster(gpu: str) -> None:
     """Images with channels first: 32 of them waste nothing, 56 pixels of a row lie together."""

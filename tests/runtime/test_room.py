@@ -249,6 +249,7 @@ except TooLarge as error:
 """
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_the_process_below_the_budget_is_told_in_a_sentence(tmp_path: Path) -> None:
     made, _ = of_x("Pad", ["s"], [2, 2], {"s": row(65536, 0, 0, 65536)})
     done = subprocess.run(

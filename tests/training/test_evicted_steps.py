@@ -32,6 +32,7 @@ def trained(width: int) -> tuple[list[float], Delta]:
     return list(losses), did
 
 
+@pytest.mark.exhaustive
 def test_the_step_used_longest_ago_leaves_and_is_right_when_it_is_compiled_again(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

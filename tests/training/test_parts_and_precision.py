@@ -77,7 +77,7 @@ def test_each_part_drops_other_elements() -> None:
     assert len({*one, *two}) == 4
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_few_bits_learn_what_all_bits_learn(precision: str) -> None:
     whole = explorer.fit(loss, START, [(X, Y)] * 150, Adam(2e-2))

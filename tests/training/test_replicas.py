@@ -84,6 +84,7 @@ def abreast(
         return [run.result() for run in runs]
 
 
+@pytest.mark.exhaustive
 def test_the_ordinary_form_comes_to_the_same_bits_and_its_hosts_read_each_step() -> None:
     scale = LossScale()
     found = abreast(on_threads(2), scale=scale)
@@ -185,6 +186,7 @@ def test_where_another_thread_may_not_speak_the_one_that_runs_steps_sums() -> No
     assert [run.timeline.hidden for run in found] == [0, 0]
 
 
+@pytest.mark.exhaustive
 def test_gradients_in_buckets_are_those_of_one_program() -> None:
     one = explorer.fit(wide, WIDE_PARAMS, WIDE_DATA, Adam(0.01), clip_norm=0.1)
     for run in abreast(on_threads(2), clip_norm=0.1):

@@ -64,7 +64,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("work", "why"), WRONG, ids=[w.__name__ for w, _ in WRONG])
 def test_it_ends_and_says_why_and_what_it_told_before_is_kept(
     work: Callable[[], None], why: str, monkeypatch: pytest.MonkeyPatch
@@ -173,6 +173,7 @@ def test_limits_are_numbers_above_zero(bad: object) -> None:
         explorer.compiler_pass("mine", after="weld", seconds=bad)  # type: ignore[arg-type]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("work", [endless, waiting, in_c], ids=lambda w: w.__name__)
 def test_ctrl_c_ends_the_helper_and_then_this_process_may_go_on(
     work: Callable[[], None], tmp_path: Path

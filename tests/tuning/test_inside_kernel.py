@@ -119,6 +119,7 @@ def test_a_part_that_is_done_many_times_over_has_most_of_the_time(
     assert share(before) < 0.1 and share(after) > 0.5
 
 
+@pytest.mark.exhaustive
 def test_it_is_looked_into_beside_and_says_what_it_costs(c: explorer.Compilation) -> None:
     found = explorer.kernel_parts(c, "linear")
     assert isinstance(found, Traced) and found.kernel == c.binding("linear").name

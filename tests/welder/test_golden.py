@@ -125,7 +125,7 @@ def test_the_papers_group_takes_as_long_as_dram_lets_it() -> None:
     assert moving == pytest.approx(374.9, rel=1e-3)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("policy", "groups"), [("two_step", 13), ("shipped", 9)])
 def test_what_is_slow_to_move_is_not_slow_to_weld(policy: str, groups: int) -> None:
     """Tiles that move what an 80th of DRAM would let through made 18 and 14."""

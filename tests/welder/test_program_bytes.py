@@ -35,7 +35,7 @@ def border_bytes(program: Program) -> tuple[int, int]:
     return exact, lines
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["tiny_bert", "tiny_resnet18", "tiny_vit"])
 def test_welding_moves_less_from_memory(name: str) -> None:
     welded, apart = rolled(name), rolled(name, enabled=False)

@@ -193,6 +193,7 @@ LARGE = [
 larger = pytest.mark.parametrize("kernel", LARGE, ids=lambda k: k.name)
 
 
+@pytest.mark.few(20)
 @larger
 @pytest.mark.parametrize("name", [*device_names(), "a-cpu"])
 def test_property_6_a_plan_is_never_over_capacity(kernel: Kernel, name: str) -> None:

@@ -82,6 +82,7 @@ def test_the_roofline_s_points_are_the_rows(c: Any) -> None:
         assert max(line.y) == peaks[r.units] or line.y[-1] == pytest.approx(r.gb_per_s * line.x[-1])
 
 
+@pytest.mark.exhaustive
 def test_tiles_that_were_timed_are_filled_points() -> None:
     here = explorer.compile(model, until="emitted")
     figure = widgets.figure(here, "roofline", measured=True)
@@ -297,6 +298,7 @@ def test_measuring_for_a_picture_goes_on_beside_and_keeps_what_it_found() -> Non
         sheet.answer("begin_clock", {"room": "kernels"})
 
 
+@pytest.mark.exhaustive
 def test_a_search_has_its_trials_in_order_and_the_best_so_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

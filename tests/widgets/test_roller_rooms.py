@@ -255,6 +255,7 @@ ROOMS = {
 }
 
 
+@pytest.mark.exhaustive
 def test_pictures_stay_small(session: Session) -> None:
     for rolled in every(session):
         for name, (data, draw) in ROOMS.items():

@@ -76,6 +76,7 @@ def test_a_figure_is_set_seen_undone_and_kept_in_a_link(session: Session) -> Non
     assert session.shown.planned_us == before and session.now.compiled.device.base is None
 
 
+@pytest.mark.exhaustive
 def test_what_is_set_back_is_as_it_was(session: Session) -> None:
     first = session.now
     turned(session, "hardware.units", "7")

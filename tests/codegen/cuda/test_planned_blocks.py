@@ -95,6 +95,7 @@ def test_all_walls_bricks_are_the_blocks_that_are_printed(model: str, sheet: str
     check(model, sheet)
 
 
+@pytest.mark.exhaustive
 def test_half_of_a_gpu_is_no_faster_than_all_of_it() -> None:
     """But for one meeting: tasks on more units are more to wait for, and then all meet."""
     c = compile_model("zoo:small_bert", "a100", until="planned")

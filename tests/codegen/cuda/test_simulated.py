@@ -43,6 +43,7 @@ def test_a_model_makes_what_it_is(name: str) -> None:
     agree(simulated(c, inputs), evaluate(c.model.program, inputs))
 
 
+@pytest.mark.exhaustive
 def test_a_model_makes_what_the_cpu_makes(name: str = "small_lstm") -> None:
     c = explorer.compile(f"zoo:{name}", target="cuda-sim")
     inputs = c.random_inputs()

@@ -34,6 +34,7 @@ def program(c: Case, gpu: Device) -> TileProgram:
     return thread_block_steps(normalise(c.kernel), gpu, ENV, c.sizes)[-1][1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("h", [1, 7, 8])
 def test_it_shrinks_until_it_fits(h: int) -> None:
     c = filtered(h)
