@@ -15,6 +15,7 @@ from explorer import cli, plugins
 from explorer.errors import BadOption
 from explorer.ops import own_operators
 from explorer.passes.pipeline import registry
+from explorer.passes.policies import registered
 from tests.two_inputs import two_inputs
 
 PLUGIN = Path(__file__).parent / "plugin"
@@ -167,6 +168,8 @@ HALF = """
 import explorer
 @explorer.compiler_pass("half", after="weld")
 def half(program): return program
+@explorer.policy("halved", system="rammer")
+def halved(facts): return None
 """
 
 
@@ -187,7 +190,7 @@ def test_a_file_that_fails_is_named_and_leaves_nothing_registered(
     with pytest.raises(BadOption) as refused:
         plugins.load(written(tmp_path, HALF + rest))
     assert said in refused.value.sentence and len(refused.value.sentence) < 1000
-    assert "half" not in registry.passes()
+    assert "half" not in registry.passes() and "halved" not in registered.of("rammer")
     assert "ironworks_plugin_mine" not in sys.modules
 
 

@@ -193,9 +193,11 @@ def test_every_elementary_function_has_names_that_sources_call() -> None:
     assert set(keys.values()) == {keys["exp32"]} != {generator_text(source_of("pass"))}
 
 
+@pytest.mark.parametrize("file", ["cpu.math.elementary", "compiling"])
 def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Include a file that only an import of an import names."""
     from explorer.codegen.cpu.object import source_digest
 
     plain = source_of("st_float32(y, 0, ld_float32(x, 0))")
@@ -207,7 +209,7 @@ def test_the_key_of_a_source_holds_the_files_that_it_calls_and_no_others(
     def changed(name: str) -> object:
         found = real(name)
         other = source_digest._File(b"changed", found.names, found.imports)
-        return other if name == "cpu.math.elementary" else found
+        return other if name == file else found
 
     monkeypatch.setattr(source_digest, "_file", changed)
     source_digest._hash_of.cache_clear()

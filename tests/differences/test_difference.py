@@ -121,6 +121,13 @@ def test_another_output_is_a_difference() -> None:
     )
 
 
+def test_another_result_of_the_same_binding_is_a_difference() -> None:
+    halves = Binding((value("p"), value("q")), OpCall("Split", (X,)))
+    one, other = (program(halves, bind("n", "Neg", n)) for n in "pq")
+    (change,) = difference(one, other).changes
+    assert change.words == ("reads q in place of p (number 1)",)
+
+
 def test_an_output_may_be_an_input_or_a_constant() -> None:
     given = program(*CHAIN, outputs=("x",))
     found = difference(program(*CHAIN), given)

@@ -44,6 +44,7 @@ CASES: list[tuple[dict[str, Any], tuple[int, int], tuple[int, int]]] = [
     ({"scan_input_directions": [1, 0]}, (4, 3), (4, 3)),
     ({"scan_input_axes": [1, -1], "scan_input_directions": [0, 1]}, (3, 5), (3, 5)),
     ({"scan_output_axes": [1], "scan_output_directions": [1]}, (4, 3), (4, 3)),
+    ({"scan_output_axes": [-1]}, (4, 3), (4, 3)),
     ({"scan_output_directions": [1]}, (1, 3), (1, 3)),
 ]
 

@@ -161,8 +161,26 @@ def neither_side(x: tensor("float32", 32, 4), k: tensor("int64")) -> Any:
     return total
 
 
+def before_and_behind(x: tensor("float32", 32, 4), k: tensor("int64")) -> Any:
+    y, total = x * 2, x * 0
+    for t in range(k):
+        old = xp.exp(y)
+        y[t] = 1
+        total = total + old + y
+    return total, y
+
+
 @pytest.mark.parametrize(
-    "function", [old_and_new, of_what_stays, other_state, one_side, neither_side, in_two_loops]
+    "function",
+    [
+        old_and_new,
+        of_what_stays,
+        other_state,
+        one_side,
+        neither_side,
+        in_two_loops,
+        before_and_behind,
+    ],
 )
 def test_what_is_read_again_is_not_written_over(function: Any) -> None:
     c = compiled(function)

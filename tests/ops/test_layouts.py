@@ -91,6 +91,7 @@ READS = [
     Case(
         "GatherND", [r(2, 5, 6), random.integers(0, 5, (2, 3, 1))], {"batch_dims": 1}, free=(2, 6)
     ),
+    Case("GatherND", [r(2, 5, 6), i(-5, -3, -1, -2).reshape(2, 2, 1)], {"batch_dims": 1}),
     Case(
         "OneHot",
         [np.array([[1, -1], [0, 9]]), np.array(4), np.array([2, 5], np.float32)],

@@ -22,6 +22,7 @@ from explorer.garbage import rare_collections
 from explorer.ir.calls import KernelCall
 from explorer.ir.kernel import apply
 from explorer.ir.program import Binding, Constant, Program
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 from explorer.ir.stage import Stage
 from explorer.passes import compiler_pass, find_pass, passes
 from explorer.passes.pipeline.fingerprint import pass_key, program_key
@@ -165,6 +166,8 @@ def test_the_content_of_a_program_is_its_key(program: Program, tmp_path: Path) -
     assert program_key(program) == program_key(again)
     assert program_key(program) != program_key(other)
     assert program_key(program) != program_key(break_values(program))
+    bounded = replace(program, env=ShapeEnv((SymbolBound("n", 1, 8),)))
+    assert program_key(program) != program_key(bounded)
 
 
 def test_a_pass_is_its_options_and_the_source_of_its_functions() -> None:

@@ -1,12 +1,24 @@
 """The scheduling interface: tasks appended by hand, and what waits for what."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from explorer.errors import BadPolicy
 from explorer.ir.decisions.rprogram import Run, Wait
-from explorer.rammer import Builder, Facts, Options, ROperator, RTask, VDevice, schedule
+from explorer.rammer import (
+    Builder,
+    Facts,
+    Options,
+    Placement,
+    ROperator,
+    RTask,
+    Share,
+    VDevice,
+    schedule,
+)
 from tests.rammer.walls import answers, facts, kernel_of, run_in_some_order
 
 FIGURE_9 = Facts(
@@ -45,6 +57,17 @@ def test_a_wall_by_hand_is_a_policy():
     made = schedule(FIGURE_9, Options(policy=lambda found: figure_9().placement(), brick_tasks=1))
     assert made.programs[0].units == figure_9().program().units
     assert made.wall.total_us == 5.0
+
+
+@pytest.mark.parametrize("cut", [(0, 4), (0, 2, 4), (0, 1, 4)])
+def test_aligned_tasks_wait_for_the_last_brick_that_they_read(cut):
+    made, used = ROperator("Relu", 4, 1.0), ROperator("Add", 4, 1.0, (0,), aligned=(0,))
+    shares = [Share(1, 1, a, b) for a, b in pairwise(cut)]
+    placed = Placement(((Share(0, 0, 0, 4), *shares),))
+    found = Facts((made, used), VDevice(2))
+    built = schedule(found, Options(policy=lambda _: placed, brick_tasks=1))
+    rows = built.programs[0].units[1]
+    assert [row.step for row in rows if isinstance(row, Wait)] == [*cut[1:]]
 
 
 def test_a_missing_wait_is_found():

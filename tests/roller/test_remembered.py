@@ -58,6 +58,17 @@ def test_the_best_tiling_is_the_first_of_all_in_whatever_order_they_are_asked_fo
     assert every(kernel) == rest and first(kernel) == alone
 
 
+def test_each_policy_has_its_own_tilings() -> None:
+    (other,) = set(remembered.POLICIES) - {remembered.DEFAULT}
+    for kernel in KERNELS:
+        alone = best_tilings(kernel, DEVICE, ENV, SIZES, 4, other)
+        cache.clear()
+        cache.memory("roller").clear()
+        every(kernel)
+        assert best_tilings(kernel, DEVICE, ENV, SIZES, 4, other) == alone
+    assert any(every(k) != best_tilings(k, DEVICE, ENV, SIZES, 4, other) for k in KERNELS)
+
+
 def test_what_was_weighed_for_the_best_is_not_weighed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -149,6 +149,19 @@ def test_whatever_is_read_when_answers_are_those_of_memory_apart(
             np.testing.assert_array_equal(found[k], a, err_msg=f"{k}, donated")
 
 
+def test_an_input_of_which_tasks_read_other_rows_is_not_written_over() -> None:
+    @explorer.trace
+    def less_a_sum(w: tensor("float32", 64, 48)) -> Any:
+        return w - xp.flip(w, 0).sum(axis=1, keepdims=True)
+
+    options = explorer.Options(
+        rammer=explorer.rammer.Options(threads=2, brick_tasks=1),
+        welder=explorer.welder.Options(enabled=False),
+    )
+    c = explorer.compile(less_a_sum, options=options, donate=("w",))
+    assert c.donated == {"w": ""}
+
+
 def test_two_outputs_in_one_array_leave_the_later_one() -> None:
     @explorer.trace
     def both(w: tensor("float32", 33), g: tensor("float32", 33)) -> Any:

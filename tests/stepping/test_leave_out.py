@@ -8,6 +8,7 @@ import explorer
 import explorer.np as enp
 from explorer import Stage
 from explorer.ir.program import Program
+from explorer.passes.switches.arrangement import Options as StepOptions
 from explorer.stepping.effects import did
 from explorer.stepping.leave_out import changed_something, cost_of, leave_one_out, without
 from widgets.charts.steps import left_out as charts
@@ -29,6 +30,13 @@ def test_each_step_is_left_out_alone_or_says_who_needs_it() -> None:
     assert apart is not None and apart.kernels > whole.kernels
     again = cost_of(without(c, "put channels last"))
     assert again == slower and all(x.measured is None for x in found.values())
+
+
+def test_a_step_is_left_out_beside_those_that_are_off() -> None:
+    off = explorer.Options(steps=StepOptions(off=("put channels last",)))
+    c = explorer.compile("zoo:tiny_skip", options=off, until=Stage.PLANNED)
+    found = without(c, "fold constants")
+    assert set(found.options.steps.off) == {"put channels last", "fold constants"}
 
 
 @pytest.mark.exhaustive

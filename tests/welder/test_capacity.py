@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from explorer.devices.catalogue import device
+from explorer.welder import tile_cost
 from explorer.welder.tiles.capacity import no_room
 from explorer.welder.tiles.sized import Sized
 from explorer.welder.tiles.tile_costs import holder
 from tests.roller.test_policy import DEVICE
+from tests.welder import groups
 
 ROOM = holder(DEVICE).capacity or 0
 LARGE = Sized((("i", 1),), (), 0, 4 * ROOM, ROOM, False, True, 1, 1, 1, 1)
@@ -23,3 +28,10 @@ def test_a_tile_that_memory_holds_is_refused_for_registers() -> None:
     why = no_room((LARGE, replace(LARGE, held_bytes=ROOM // 2)), DEVICE)
     assert why.condition == "registers"
     assert why.words == "registers do not hold what the smallest tile computes: shorter rows"
+
+
+@pytest.mark.parametrize(("rows", "valid"), [(8, True), (9, False)])
+def test_a_block_has_registers_for_twice_what_it_computes(rows: int, valid: bool) -> None:
+    few = replace(device("v100"), block_registers=2 * 8 * 8)
+    cost = tile_cost(groups.matmul(18, 4, 8), few, {"i": rows, "j": 8})
+    assert cost.valid == valid

@@ -88,6 +88,8 @@ def test_no_policy_takes_less_than_what_lives_at_once(
         for call in range(b.first, b.last + 1):
             at[call] += 0 if b.alias_of else b.bytes
     assert rows.least == max(at.values()) > 0
+    live = memory_plan.data(compiled.memory(SIZES), {}).live
+    assert live == tuple(at[n] for n in range(len(live)))
     assert all(p.bytes is None or p.bytes >= rows.least for p in rows.policies)
     used = next(p for p in rows.policies if p.used)
     said = peaks_picture.caption(rows)

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
 import pytest
 
 import explorer
 import explorer.np as enp
 import widgets
-from explorer.codegen.cuda.banks.accesses import accesses
+from explorer.codegen.cuda.banks.accesses import Access, BlockAccesses, accesses
 from explorer.codegen.cuda.build import printed
 from explorer.devices.catalogue import device as data_sheet
 from explorer.errors import BadOption
@@ -373,6 +374,13 @@ def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Sessi
     assert bank_map_picture.figure(rows).text().count("data-step=") == len(rows.asks)
     own = bank_map.data(seen(session, "conv"))
     assert not own.asks and "choose a GPU" in bank_map_picture.caption(own)
+
+
+def test_what_is_read_and_what_is_written_are_apart_where_both_ask_alike() -> None:
+    read = Access(0, 1, "tile", False, 4, np.arange(32)[:, None], (1,), (1,), 1)
+    found = (read, replace(read, line=2, store=True), replace(read, line=3))
+    asks = bank_map._asks(BlockAccesses(32, found, {}, True, ()))
+    assert [(a.store, a.places) for a in asks] == [(False, 2), (True, 1)]
 
 
 def test_the_inspector_of_a_gpu_tells_of_thread_blocks_and_the_knob_sets_them() -> None:

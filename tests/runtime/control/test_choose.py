@@ -56,6 +56,19 @@ def test_the_way_taken_stands_first_and_no_other_is_predicted_to_be_much_faster(
         assert [c.cost_us for c in others] == sorted(c.cost_us for c in others)
 
 
+def test_a_branch_outside_of_loops_takes_what_costs_least() -> None:
+    @explorer.trace
+    def sided(x: tensor("float32", 64, 64), c: tensor("bool")) -> Any:
+        return xp.sin(x) if c else xp.cos(x)
+
+    options = explorer.Options(grinder=Grinder(inline_branches=False))
+    c = explorer.compile(sided, options=options, until="planned")
+    (decision,) = c.program.decisions.control
+    legal = [w for w in decision.candidates if not w.refused]
+    assert {w.value.level for w in legal} == {"host", "device"}
+    assert decision.chosen == min(legal, key=lambda w: w.cost_us).value
+
+
 def test_losers_have_a_cost_or_a_reason() -> None:
     for schedule in SCHEDULES:
         for decision in decisions(compiled(schedule)):
