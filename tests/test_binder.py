@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 BINDER = ROOT / "binder"
 
 
+@pytest.mark.exhaustive
 def test_the_checks_of_the_build_pass_and_nothing_but_installing_is_left_out(
     tmp_path: Path,
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_last_fault_is_told_with_all_that_finds_it(
     assert is_private(out, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_compiling_a_model_is_reported_with_its_options(
     planted: None, shell: Shell, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_fault_that_the_house_told_is_reported_too(shell: Shell) -> None:
     assert "the question 'operator'" in shell("bug-report")[1]
 
 
+@pytest.mark.exhaustive
 def test_a_cache_that_others_can_write_keeps_no_fault(
     shell: Shell, tmp_path: Path, planted: None
 ) -> None:

@@ -66,7 +66,7 @@ def test_no_command_is_bad_usage(shell: Shell) -> None:
     assert code == 2 and out == "" and "usage: ironworks" in err
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "<&-"])
 def test_streams_that_are_closed_are_no_fault(closed: str, tmp_path: Path) -> None:
     python = f'"{sys.executable}" -m explorer'
@@ -475,6 +475,7 @@ def test_check_forecasts_every_operator(told: Callable[..., Any]) -> None:
     assert {o["becomes"] for o in found["operators"]} == {"compiled"}
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("stage", "rows"),
     [
@@ -503,6 +504,7 @@ def test_explain_tells_every_rewrite_of_a_tile_program(
     assert code == 2 and "stage rolled" in err
 
 
+@pytest.mark.exhaustive
 def test_explain_tells_what_would_be_printed_for_a_gpu(
     told: Callable[..., Any], shell: Shell
 ) -> None:
@@ -531,6 +533,7 @@ def test_explain_tells_which_thread_blocks_a_wall_took(
     assert f"the wall took {taken[0]['block']}" in out and "registers" not in out
 
 
+@pytest.mark.exhaustive
 def test_explain_and_compile_tell_of_thread_blocks(told: Callable[..., Any], shell: Shell) -> None:
     flags = ("zoo:small_lstm", "--target", "cuda-sim")
     found = told("explain", *flags, "--stage", "emitted")
@@ -609,6 +612,7 @@ def test_explain_one_operator_shows_every_choice_and_why_not(shell: Shell) -> No
     assert "merges weighed" in out and "refused" in out and "registers" in out
 
 
+@pytest.mark.exhaustive
 def test_merges_are_told_under_the_names_of_the_graph(shell: Shell) -> None:
     light = Path(onnx.__file__).parent / "backend/test/data/light/light_squeezenet.onnx"
     code, out, _ = shell("explain", str(light), "--op", "Conv 7", "--stage", "welder")
@@ -708,6 +712,7 @@ def test_weld_refuses_what_cannot_be(
     assert code == 2 and said in err and err.count("\n") == 1
 
 
+@pytest.mark.exhaustive
 def test_weld_plans_a_device_that_is_not_here(told: Callable[..., Any]) -> None:
     found = told("weld", RESNET, "--target", "v100")
     assert [m["level"] for m in found["levels"]] == ["register", "shared"]
@@ -788,7 +793,7 @@ def on_the_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "Gpu", lambda: StandIn(3))
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "words", [(), ("--launches", "wave", "--graph"), ("--launches", "operator")]
 )
@@ -853,6 +858,7 @@ def test_a_gpu_that_cannot_be_is_told(
     assert code == 2 and said in err and err.count("\n") == 1
 
 
+@pytest.mark.exhaustive
 def test_a_recording_that_ships_is_told(told: Callable[..., Any]) -> None:
     found = told("gpu", "zoo:small_bert", "--recorded", "h200")
     assert found["recorded_on"].startswith("NVIDIA H200") and found["planned_us"] > 0

@@ -44,7 +44,7 @@ def test_a_fault_in_a_step_names_the_step_and_keeps_what_was_raised(planted: Non
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("debug", ["", "0", "1"])
 def test_the_shell_tells_a_fault_in_a_line_and_where_it_lies_if_asked(
     planted: None,
@@ -63,6 +63,7 @@ def test_the_shell_tells_a_fault_in_a_line_and_where_it_lies_if_asked(
     assert told[-1].startswith("ironworks compile: ")
 
 
+@pytest.mark.exhaustive
 def test_bad_input_in_the_shell_is_blamed_on_the_input() -> None:
     said = subprocess.run(
         [sys.executable, "-m", "explorer", "compile", "nothing.onnx"],
@@ -100,6 +101,7 @@ def test_a_fault_in_an_answer_of_the_house_is_ours(
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+@pytest.mark.exhaustive
 def test_a_saved_page_tells_a_fault_of_ours_where_its_answer_would_be(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

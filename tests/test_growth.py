@@ -63,7 +63,7 @@ def calls(kind: str, count: int, until: str) -> int:
     return counted(work)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_a5_5_tenfold_operators_are_legalized_in_at_most_fifteenfold_work(kind: str) -> None:
     calls(kind, 20, "legalized")  # what is done once in a process

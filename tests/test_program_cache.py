@@ -310,7 +310,7 @@ def test_a_training_step_takes_over_what_is_donated() -> None:
         np.testing.assert_array_equal(value, answers[1][name])
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",

@@ -60,6 +60,7 @@ def test_it_is_asked_for_shown_alone_and_kept_in_a_link(session: Session) -> Non
         state.parsed('{"ironworks": 1, "room": "nothing"}')
 
 
+@pytest.mark.exhaustive
 def test_the_report_has_it(session: Session) -> None:
     session.measure()
     text = page(session)
@@ -69,6 +70,7 @@ def test_the_report_has_it(session: Session) -> None:
     assert "names" in [told["name"] for told in held["parts"]["pictures"]]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.browser
 def test_the_house_has_its_tab(browser: Browser, session: Session) -> None:
     with house(browser, session) as found:

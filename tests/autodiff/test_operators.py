@@ -117,6 +117,7 @@ def test_so_is_that_of_a_function_of_positive_numbers(name: str) -> None:
     check(getattr(enp, name), positive(7), compiled=False)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(25, few=3), deadline=None)
 @given(
     st.integers(1, 4),
@@ -198,7 +199,7 @@ RULES = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", RULES)
 def test_rules_of_operators_keep_symbols_and_can_be_differentiated(name: str) -> None:
     """The gradient's gradient too: what a rule writes is differentiated like all else."""

@@ -112,6 +112,7 @@ def test_gradients_are_those_of_pytorch(program: Random) -> None:
     agrees_with_torch(program)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=3, **QUIET)
 @example(programs.of(9, 9))  # padding around the one element of an array without dims
 @given(programs())

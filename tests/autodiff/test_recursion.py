@@ -118,6 +118,7 @@ def test_several_results(k: int) -> None:
     check(lambda x, s, k: both(x, s, k)[0] * both(x, s, k)[1], some(WIDE), some(), np.array(k))
 
 
+@pytest.mark.exhaustive
 def test_a_recursion_in_a_loop() -> None:
     def f(x: Any, w: Any) -> Any:
         def body(h: Any, row: Any) -> Any:
@@ -174,7 +175,7 @@ def recursion(seed: int) -> Any:
     return f
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "seed",
     [pytest.param(n, marks=pytest.mark.exhaustive if n >= QUICK else ()) for n in range(PROGRAMS)],

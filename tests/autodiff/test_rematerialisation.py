@@ -194,6 +194,7 @@ def test_an_option_out_of_range_is_named(wrong: dict[str, Any]) -> None:
         Options(**wrong)
 
 
+@pytest.mark.exhaustive
 def test_dropout_is_the_same_when_it_is_computed_again() -> None:
     def loss(weights: Any, x: Any, key: Any) -> Any:
         for n, w in enumerate(weights):

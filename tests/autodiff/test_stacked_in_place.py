@@ -58,7 +58,7 @@ def test_products_and_their_adjoints_lie_where_the_rows_lay_that_they_were_made_
             np.testing.assert_allclose(value, found[0][name], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("schedule", ["device", "host", "eager", "unrolled"])
 def test_rows_lie_in_place_in_every_schedule(schedule: str) -> None:
     args, grinder = recurrent_args(7), GrinderOptions(schedule=schedule)
@@ -161,6 +161,7 @@ class Cell:
         return sum(((enp.sin(y) * y).sum() for y in stacked), (h * h).sum())
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(60, few=2), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.builds(Cell, KINDS, KINDS, st.booleans()),

@@ -147,6 +147,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "kernel_row", quick)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small")
 def test_the_command_prints_rows_and_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--json", "--threads", "1", "--only", "relu", "turn"]) == 0

@@ -35,6 +35,7 @@ def test_the_paper_has_six_models_and_the_tutorial_one() -> None:
     assert all(f"{zoo.SMALL}{n}" in zoo.names() for n in PAPER if n != "alexnet")
 
 
+@pytest.mark.exhaustive
 def test_a_small_model_is_raced_under_every_policy(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnxruntime")
     row = rammer_row(MODEL, 2, 0.0, ("onnxruntime",))

@@ -49,6 +49,7 @@ def objections(page: Page, where: str = "#room") -> list[str]:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("house", [(1440, "light"), exhaustive((1000, "dark"))], indirect=True)
 def test_axe_objects_to_nothing_in_any_stage(house: Page) -> None:
     said = {"as it opens": objections(house)}
@@ -95,6 +96,7 @@ def test_axe_objects_to_nothing_in_a_report(
     tab.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("house", [(1000, "dark"), exhaustive((1440, "light"))], indirect=True)
 def test_axe_objects_to_nothing_in_the_rooms_of_code(house: Page) -> None:
     house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")

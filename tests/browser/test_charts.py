@@ -80,6 +80,7 @@ def rgb(colour: str) -> str:
     return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("house", [(900, "light"), exhaustive((1600, "dark"))], indirect=True)
 def test_each_chart_is_drawn_inside_its_room(house: Page) -> None:
     for room in CHARTS:
@@ -101,6 +102,7 @@ def test_each_chart_is_drawn_inside_its_room(house: Page) -> None:
         assert len(set(house.evaluate(wide))) == 1, room
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [900, *map(exhaustive, (1000, 1600))])
 def test_names_under_a_staircase_do_not_touch(
     browser: Browser, session: Session, width: int
@@ -137,6 +139,7 @@ def test_a_chart_follows_the_theme(house: Page) -> None:
     assert ink(house) == rgb(LIGHT["ink2"])
 
 
+@pytest.mark.exhaustive
 def test_the_script_that_draws_comes_once_and_leads_nowhere(house: Page) -> None:
     house.evaluate("globalThis.ironworksPlotly = null")
     for room in CHARTS:
@@ -151,6 +154,7 @@ def test_the_script_that_draws_comes_once_and_leads_nowhere(house: Page) -> None
     assert not any("loud" in t for t in titles)
 
 
+@pytest.mark.exhaustive
 def test_a_selected_operator_is_marked_and_a_point_selects(house: Page, session: Session) -> None:
     enter(house, "memory")
     marked = """(() => { const t = document.querySelector(".chart .js-plotly-plot").data[0];
@@ -205,6 +209,7 @@ def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(hou
     assert not house.locator(".glossary").count() and house.locator(".chart .words").count()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("house", [(1280, "light")], indirect=True)
 def test_titles_of_axes_that_lie_over_each_other_do_not_touch(house: Page) -> None:
     for room in ("errors", "staircase", "kernels", "rtasks"):
@@ -226,6 +231,7 @@ def test_a_line_is_turned_off_by_its_name_and_stays_so(house: Page) -> None:
     ) == ("legendonly")
 
 
+@pytest.mark.exhaustive
 def test_a_chart_is_kept_as_an_image(house: Page) -> None:
     enter(house, "roofline")
     for kind in ("PNG", "SVG"):
@@ -236,6 +242,7 @@ def test_a_chart_is_kept_as_an_image(house: Page) -> None:
         assert data.startswith(b"\x89PNG") if kind == "PNG" else b"<svg" in data[:200]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("house", [(900, "dark"), exhaustive((1280, "light"))], indirect=True)
 def test_the_words_of_a_kept_chart_lie_over_nothing(
     house: Page, browser: Browser, tmp_path: Path
@@ -255,6 +262,7 @@ def test_the_words_of_a_kept_chart_lie_over_nothing(
         page.close()
 
 
+@pytest.mark.exhaustive
 def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session: Session) -> None:
 
     path = tmp_path / "report.html"
@@ -281,6 +289,7 @@ def sized(x: explorer.tensor("float32", "n", 96)):  # type: ignore[no-untyped-de
     return enp.exp(x @ W)
 
 
+@pytest.mark.exhaustive
 def test_a_button_measures_for_a_chart_tells_how_far_it_is_and_can_be_cancelled(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +327,7 @@ def deep(weights: Any, x: Any) -> Any:
     return (x * x).mean()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scheme", ["dark", exhaustive("light")])
 def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
     browser: Browser, scheme: str

@@ -139,6 +139,7 @@ def test_zoom_and_pan_move_the_wall(opened: Callable[..., Page]) -> None:
     assert found.evaluate(view) is None
 
 
+@pytest.mark.exhaustive
 def test_a_refused_tile_says_why(opened: Callable[..., Page]) -> None:
     found = opened()
     found.locator("#house .node", has_text="conv").first.click()
@@ -147,6 +148,7 @@ def test_a_refused_tile_says_why(opened: Callable[..., Page]) -> None:
     assert "80 KiB in L1, has 48" in found.inner_text("#house .whynot")
 
 
+@pytest.mark.exhaustive
 def test_llvm_and_assembly_stand_beside_the_source(opened: Callable[..., Page]) -> None:
     found = opened()
     found.locator("#house .node", has_text="fc").click()
@@ -158,6 +160,7 @@ def test_llvm_and_assembly_stand_beside_the_source(opened: Callable[..., Page]) 
     assert "define void" in found.inner_text("#house .ps .code")
 
 
+@pytest.mark.exhaustive
 def test_an_operator_without_a_kernel_is_found_and_says_why(opened: Callable[..., Page]) -> None:
     found = opened()
     found.locator("#house .bar .name").click()
@@ -189,6 +192,7 @@ def test_names_of_a_wide_layer_are_written_in_full(browser: Browser) -> None:
         assert found.locator("#room .node text.i").all_text_contents() == names
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_is_clipped_and_nothing_overlaps(opened: Callable[..., Page], width: int) -> None:
     found = opened(width + 32)

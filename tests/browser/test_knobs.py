@@ -77,6 +77,7 @@ def test_compiling_says_how_far_it_is_and_can_be_cancelled(live: Page) -> None:
     assert live.evaluate("asked[0][1].knob") == "size batch"
 
 
+@pytest.mark.exhaustive
 def test_a_page_that_nobody_uses_lets_the_kernel_look_ahead(live: Page) -> None:
     looked = "read.filter(([kind]) => kind === 'look_ahead').length"
     live.wait_for_function(f"{looked} === 1")
@@ -89,6 +90,7 @@ def test_a_page_that_nobody_uses_lets_the_kernel_look_ahead(live: Page) -> None:
     live.wait_for_function(f"{looked} === 2")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("live", [False], indirect=True)
 def test_a_turn_during_a_measurement_is_made_after_it(live: Page) -> None:
     live.evaluate("slow(400)")

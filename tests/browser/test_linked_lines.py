@@ -100,6 +100,7 @@ def test_a_line_of_the_pane_stays_selected_in_its_other_languages(house: Page) -
     assert house.locator(".pp .ln.lit").count() > 0 and lit, "some lines are of no single line"
 
 
+@pytest.mark.exhaustive
 def test_a_saved_page_links_lines_too(browser: object, tmp_path: object, session: Session) -> None:
     path = tmp_path / "saved.html"  # type: ignore[operator]
     path.write_text(page(session), encoding="utf-8")

@@ -23,6 +23,7 @@ def mounted(live: Page, how: str = "") -> None:
     live.wait_for_selector("#second .stage")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "event", ["kernel.emit('autorestarting')", "kernel.shut()", "model.drop()"]
 )
@@ -97,6 +98,7 @@ def test_a_house_set_to_dark_follows_the_page_that_changes_after(live: Page) -> 
     live.wait_for_function(f"{ground} === '{light}'")
 
 
+@pytest.mark.exhaustive
 def test_a_link_outlives_the_end_of_the_address_and_can_be_pasted(own_page: HousePage) -> None:
     live, content = own_page.page, by_hand.content(True)
     own_page.mount("live", content)

@@ -72,6 +72,7 @@ def test_a_word_of_the_glossary_is_told_where_it_stands(room: Page) -> None:
     assert not device.get_attribute("title")  # no word of the glossary, nothing to tell
 
 
+@pytest.mark.exhaustive
 def test_every_room_has_its_table_by_key(room: Page) -> None:
     for title in TITLES:
         enter(room, title)

@@ -25,6 +25,7 @@ def opened(browser: Browser) -> Iterator[Page]:
 CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [900, *map(exhaustive, (1152, 1408))])
 def test_the_tabs_of_a_stage_have_room(opened: Page, width: int) -> None:
     opened.set_viewport_size({"width": width + 32, "height": 900})

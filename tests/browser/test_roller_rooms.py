@@ -56,6 +56,7 @@ def test_keys_walk_through_the_construction(room: Page) -> None:
     assert "→" in room.evaluate(heard)
 
 
+@pytest.mark.exhaustive
 def test_every_device_has_its_pictures(room: Page) -> None:
     titles = ("Tiles", "Staircase", "Roofline", "Waves")
     for title, device in zip(titles, ("v100", "mi50", "h100", "a100"), strict=True):

@@ -39,6 +39,7 @@ def open_(page: Page, room: str) -> None:
     page.wait_for_selector(".settings td.control")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1440, "light")])
 def test_settings_are_typed_doubled_refused_and_undone(
     browser: Browser, width: int, scheme: str
@@ -74,6 +75,7 @@ def test_settings_are_typed_doubled_refused_and_undone(
         assert page.evaluate(OVER) <= 1, "all columns have room"
 
 
+@pytest.mark.exhaustive
 def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +106,7 @@ def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
         assert session.now.compiled.device.base is not None and session.behind is None
 
 
+@pytest.mark.exhaustive
 def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser) -> None:
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
     with house_of(browser, session) as page:
@@ -115,6 +118,7 @@ def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser) -> None
         assert page.locator(".settings td.control").count() > 20
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
@@ -135,6 +139,7 @@ def test_nothing_is_clipped_and_axe_objects_to_nothing(
             assert objections(page) == []
 
 
+@pytest.mark.exhaustive
 def test_a_refused_merge_is_forced_from_the_inspector(browser: Browser) -> None:
     session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
     rows = [session.answer("operator", {"op": n})["fusion"]["rows"] for n in range(90)]

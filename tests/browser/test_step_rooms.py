@@ -108,6 +108,7 @@ def test_a_saved_page_has_both_for_every_step(browser: Browser) -> None:
             page.wait_for_selector(".sides .ln.add")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1280, "light")])
 def test_a_step_is_switched_off_and_on_and_refused_on_the_board(
     browser: Browser, width: int, scheme: str
@@ -150,6 +151,7 @@ def boxes(page: Page) -> dict[str, list[float]]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_layers_are_opened_and_folded_and_nodes_stay_from_step_to_step(
     browser: Browser,
 ) -> None:

@@ -86,6 +86,7 @@ def calls(session: Session) -> dict[str, int]:
     return {c.name: n for n, c in enumerate(session.house.calls)}
 
 
+@pytest.mark.exhaustive
 def test_a_million_bricks_cost_what_a_screen_shows(million: Page) -> None:
     million.evaluate("sent.length = 0")
     for act in ("whole()", "zoom(0.01)", "pan(0.3)", "zoom(0.01)", "pan(-0.5)", "zoom(50)"):
@@ -107,6 +108,7 @@ def test_what_is_looked_at_from_near_stands_brick_by_brick(million: Page) -> Non
     assert "task " in tip and " µs" in tip and "bricks" not in tip
 
 
+@pytest.mark.exhaustive
 def test_a_brick_is_dragged_to_another_unit_and_undone(page: Page, session: Session) -> None:
     bricks = session.walls.planned
     assert bricks is not None and bricks.units == 2

@@ -214,6 +214,7 @@ def test_a_measurement_can_be_cancelled(room: Page) -> None:
     assert room.locator(".weld .btn", has_text="Measure").is_enabled()
 
 
+@pytest.mark.exhaustive
 def test_a_table_says_the_same_in_words(room: Page) -> None:
     for title in ("Memory levels", "Tile curve", "Connections", "Tile graph"):
         enter(room, title)

@@ -37,7 +37,7 @@ def _panels(body: tuple[Statement, ...]) -> list[Panels]:
     return found
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("width", [8, 13, 16])
 @pytest.mark.parametrize("micro", [Micro(8, 2), Micro(4, 4), Micro(14, 2)])
 def test_a_narrow_product_behind_wide_scores_is_right(width: int, micro: Micro) -> None:

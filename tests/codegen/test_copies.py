@@ -91,7 +91,7 @@ def test_rows_that_are_looked_up_may_be_folded_row_by_row(rows: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "rows, columns", [(1, 40), (15, 17), (16, 16), (17, 33), (40, 100), (64, 7), (130, 70)]
 )

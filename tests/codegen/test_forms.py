@@ -100,7 +100,7 @@ def micro(form: Form, lanes: int) -> Micro:
     return Micro(rows, vectors, form.lanes(lanes))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("form", BY_NAME, ids=lambda f: f"{f.left} {f.right}")
 def test_products_of_every_form_and_width_equal_the_reference(form: Form, lanes: int) -> None:
@@ -133,7 +133,7 @@ def test_groups_of_small_integers_are_exact_with_any_instruction(
             agree(kernel, tiling, values)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", BY_NAME, ids=lambda f: f"{f.left} {f.right}")
 def test_convolutions_of_every_form_equal_the_reference(form: Form) -> None:
     for h, c, o, size, step, pad in ((9, 3, 11, 3, 2, 1), (7, 8, 32, 3, 1, 1), (6, 5, 9, 2, 1, 0)):

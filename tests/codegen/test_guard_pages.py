@@ -60,6 +60,7 @@ def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
     found.close()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "family",
     [pytest.param(f, marks=() if f in FEW else pytest.mark.exhaustive) for f in FAMILIES],

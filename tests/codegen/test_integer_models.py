@@ -52,7 +52,7 @@ def exact(a: np.ndarray, b: np.ndarray, za: Any, zb: Any) -> np.ndarray:
 KINDS = [(a, b) for a in CODES for b in CODES]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("left", "right"), KINDS)
 @pytest.mark.parametrize("constant", [True, False], ids=["weights", "two inputs"])
 def test_matrix_products_are_exact(left: str, right: str, constant: bool, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ CASES = tuple(
 )
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("filters, sizes", CASES)
 def test_filters_come_whole_into_panels(filters: str, sizes: tuple[int, ...]) -> None:
     kernel, tiling, arrays = learnt(filters, sizes)
@@ -76,7 +76,7 @@ def scratch_of(kernel: Kernel, tiling: Tiling) -> dict[str, int]:
     return {b.name: b.size for b in buffers if b.kind == "scratch" and "panels" in b.name}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("block", [9, 64])
 @pytest.mark.parametrize("filters, sizes", CASES)
 def test_a_block_of_the_depth_is_packed_at_a_time(

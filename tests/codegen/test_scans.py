@@ -52,7 +52,7 @@ def numbers(shape: tuple[int, ...], dtype: str, combiner: str) -> np.ndarray:
     return x.astype(numpy_dtype(dtype))
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(37)
 @pytest.mark.parametrize("way", list(product((False, True), repeat=2)), ids=str)
 @pytest.mark.parametrize("combiner", ACCUMULATE)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)

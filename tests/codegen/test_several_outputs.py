@@ -60,7 +60,7 @@ def tilings(kernel: Kernel, sizes: Sizes) -> list[Tiling]:
     return [Tiling(), *cut, *legal[:4:2]]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("kernel", "sizes"), KERNELS, ids=lambda v: getattr(v, "name", str(v)))
 def test_each_output_is_what_the_reference_says(kernel: Kernel, sizes: Sizes) -> None:
     verify_kernel(kernel)

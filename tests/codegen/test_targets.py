@@ -21,6 +21,7 @@ MODEL = Path(__file__).parent.parent / "data" / "tiny_mobilenetv2.onnx"
 REGISTERS = {"cpu-sse": "xmm", "cpu-avx2": "ymm", "cpu-avx512": "zmm"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.exhaustive if n != "cpu-avx512" else ()) for n in CPUS],
@@ -34,7 +35,7 @@ def test_every_machine_prints_for_every_vector_width(name: str) -> None:
     assert f"lanes={CPUS[name].lanes}" in "".join(k.source for k in compiled.kernels)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CPUS)
 def test_what_can_run_here_runs_and_is_right(name: str) -> None:
     plain, other = explorer.compile(MODEL), explorer.compile(MODEL, name)

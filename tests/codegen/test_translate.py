@@ -227,6 +227,7 @@ def test_where_numba_is_switched_off_what_needs_it_says_so(monkeypatch: pytest.M
         compile_cfunc(source, TARGET)
 
 
+@pytest.mark.exhaustive
 def test_models_run_where_numba_is_switched_off(tmp_path: Path) -> None:
     script = """
 import numpy as np, explorer

@@ -44,7 +44,7 @@ def within(s: Statement) -> list[Statement]:
     return [s]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: " ".join(map(str, c)))
 def test_every_phase_is_a_contraction_and_equals_onnxruntime(
     case: tuple[int, int, int, int, dict[str, Any]], tmp_path: Path

@@ -56,6 +56,7 @@ def scaled() -> Expr:
     return Apply("add", (inner, Apply("max", (X, Read("z", (var("j"), var("i")))))))
 
 
+@pytest.mark.exhaustive
 @settings(deadline=None, max_examples=examples(20, few=8))
 @given(st.integers(1, 50), st.integers(1, 50), st.sampled_from(["float32", "float64", "int32"]))
 def test_any_shape_is_as_in_numpy(rows: int, columns: int, dtype: str) -> None:

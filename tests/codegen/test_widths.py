@@ -59,6 +59,7 @@ def model(nodes: tuple[Any, ...], dtype: str, shape: list[int], given: tuple[Any
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("lanes", "registers"), WIDTHS)
 def test_a_network_gives_the_same_at_every_width(
     lanes: int, registers: int, tmp_path: Path

@@ -47,7 +47,7 @@ def values(*shape: int, dtype: str = "float32") -> np.ndarray:
     return np.random.default_rng(5).standard_normal(shape).astype(dtype)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["auto", "direct", "f2", "f4", "row3", "row4"])
 @pytest.mark.parametrize("batch", [None, "n"])
 def test_a_convolution_along_one_row_is_right_by_every_algorithm(

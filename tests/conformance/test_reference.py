@@ -18,7 +18,7 @@ SYMBOLIC = ("tiny_bert", "tiny_gpt2", "tiny_llama")
 SIZES = [{"batch": b, "seq": s} for b in (1, 3, 8) for s in (2, 17, 64)]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TINY)
 def test_a_tiny_model_answers_like_onnxruntime_at_every_stage(name: str) -> None:
     path = DATA / f"{name}.onnx"
@@ -41,6 +41,7 @@ def test_a_tiny_model_needs_no_library_call(name: str) -> None:
     assert program.kernel_calls
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
 def test_a_salted_model_answers_like_onnxruntime_as_kernels(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.onnx"

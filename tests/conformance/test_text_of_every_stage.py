@@ -14,7 +14,7 @@ from explorer.ops.reference.verify import verify
 DATA = Path(__file__).parent.parent / "data"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["resnet18", "bert", "gpt2", "lstm", "skip", "while"])
 def test_every_step_is_well_formed_and_its_text_reads_back(name: str) -> None:
     model = explorer.load(DATA / f"tiny_{name}.onnx")

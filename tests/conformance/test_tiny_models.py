@@ -48,7 +48,7 @@ def test_one_compilation_serves_every_batch_and_length(name: str) -> None:
     assert len(compiled.kernels) == kernels
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", FIXED)
 def test_a_fixed_model_answers_as_onnxruntime_does(name: str) -> None:
     path = DATA / f"{name}.onnx"
@@ -80,6 +80,7 @@ def test_a_loop_runs_as_often_as_the_data_say(scale: float) -> None:
     compare(compiled, onnxruntime.InferenceSession(path), inputs)
 
 
+@pytest.mark.exhaustive
 def test_every_step_is_checked_on_random_inputs() -> None:
     for name in ("tiny_bert", "tiny_resnet18", "tiny_while"):
         compiled = explorer.compile(DATA / f"{name}.onnx", check=True)

@@ -48,6 +48,7 @@ def test_a_chapter_has_its_exercises_as_their_source_says(name: str) -> None:
         assert "".join(found["source"]) == cell["source"] and found["metadata"] == cell["metadata"]
 
 
+@pytest.mark.exhaustive
 def test_a_teacher_grades_two_submissions_of_a_chapter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,7 +48,7 @@ def compiled_before() -> None:
         explorer.compile(model, until="planned")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", EXERCISES)
 def test_the_worked_solution_has_every_point_and_the_stub_is_not_attempted(
     name: str, tmp_path: Path

@@ -47,7 +47,7 @@ def test_what_is_recorded_means_what_numpy_means(name: str) -> None:
         check(found, on_numpy(ALL[name], inputs), f"{name} at {n} x {m}")
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_one_compilation_serves_every_size(family: str) -> None:

@@ -51,6 +51,7 @@ def assignments(draw: st.DrawFn) -> Any:
     return items, part, draw(st.integers(0, 3)), draw(st.booleans())
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(40, few=15))
 @given(st.lists(assignments(), min_size=3, max_size=3))
 def test_whatever_index_numpy_takes_changes_what_it_changes_there(cases: Any) -> None:

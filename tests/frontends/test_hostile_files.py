@@ -213,6 +213,7 @@ def test_dtypes_that_onnx_does_not_allow_together_are_named(tmp_path: Path) -> N
     refused(saved(made, tmp_path), "Add at 'sum': its argument 'B' is int64", DtypeError)
 
 
+@pytest.mark.exhaustive
 def test_graphs_nested_without_end_are_refused(tmp_path: Path) -> None:
     inner = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])], "g", [], [onnx.ValueInfoProto(name="y")]

@@ -101,6 +101,7 @@ def _circles(calls: list[list[int]], without: int) -> bool:
     return bool(left)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "first",
     [pytest.param(n, marks=pytest.mark.exhaustive if n else ()) for n in range(0, PROGRAMS, 20)],

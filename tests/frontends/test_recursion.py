@@ -98,6 +98,7 @@ def agree(compiled: Any, model: Any, inputs: dict[str, Any]) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "first",
     [

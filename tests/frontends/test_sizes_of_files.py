@@ -63,7 +63,7 @@ def test_gigabytes_that_would_be_parsed_are_refused(tmp_path: Path) -> None:
         load(path)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_file_that_grows_when_it_is_parsed_is_refused(inside: bool, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_the_sizes_are_those_of_the_paper() -> None:
     assert {w.name: w.shape for w in flow_of("seq2seq_decoder").weights}["scores.weight"][1] == 3797
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", REDUCED)
 def test_a_reduced_model_answers_like_numpy_at_every_batch(name: str, threads: int) -> None:
@@ -147,6 +147,7 @@ def test_the_text_itself_runs_in_numpy(name: str) -> None:
     near(zoo.reference(name, given), run(flow_of(name), given))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", REDUCED)
 def test_all_control_flow_is_on_the_device_and_a_run_is_one_launch(name: str) -> None:
     c = compiled(name)
@@ -218,7 +219,7 @@ def test_one_seed_gives_one_model() -> None:
     assert first.digest == again.digest != other.digest
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",

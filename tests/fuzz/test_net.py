@@ -24,8 +24,8 @@ from tests.fuzz.settings import PLAIN, Setting
 from tests.strategies.onnx.graphs import case
 
 # Of the crashes one is a kill, one a full disk.
-TRIES = {"graph": (505, 8), "file": (510, 25), "state": (500, 15), "crash": (500, 1)}
-MORE = {"graph": (513, 29), "file": (535, 155), "state": (515, 135), "crash": (501, 1)}
+TRIES = {"graph": (505, 5), "file": (510, 15), "state": (500, 8), "crash": (500, 1)}
+MORE = {"graph": (510, 32), "file": (525, 165), "state": (508, 142), "crash": (501, 1)}
 
 
 @pytest.mark.slow
@@ -83,6 +83,7 @@ def subtracts(program: Program) -> Program:
     return replace(program, functions=(replace(main, body=tuple(body)), *rest))
 
 
+@pytest.mark.exhaustive
 def test_a_planted_fault_is_caught_blamed_and_made_small(tmp_path: Path) -> None:
     broken = Setting(
         "broken", PLAIN.device, Options(passes=(("legalise to kernels", subtracts),)), "planned"
@@ -106,6 +107,7 @@ def test_what_the_onnx_package_does_not_compute_is_no_fault_where_it_is_asked_to
         assert attempt.tried(given, [replace(setting, until="planned")]).failures == []
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_dies_is_counted_and_another_goes_on(tmp_path: Path) -> None:
     worker = Worker(tmp_path, tmp_path / "cache")
     try:

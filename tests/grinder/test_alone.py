@@ -74,7 +74,7 @@ def inputs(k: int, n: int = SMALL) -> dict[str, np.ndarray]:
     return {"x": x, "k": np.array(k, np.int64)}
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("alone", WAYS)
 @pytest.mark.parametrize("function", [counted, guarded, nested, branched])
 @pytest.mark.parametrize("n", [1, SMALL, 4099])

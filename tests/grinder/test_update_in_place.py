@@ -207,7 +207,7 @@ def test_the_host_s_values_are_not_written_over() -> None:
         same(c, function, x, np.int64(k))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("target", ["cpu", "cpu-avx2"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool", "float16"])
 def test_a_block_of_every_dtype_and_odd_extents(dtype: str, target: str) -> None:

@@ -43,6 +43,7 @@ def test_what_was_measured_is_read_again(file: Path, tmp_path: Path) -> None:
     assert (tmp_path / "copy.json").read_bytes() == (tmp_path / "again.json").read_bytes()
 
 
+@pytest.mark.exhaustive
 def test_it_is_of_the_model_wherever_that_was_loaded(tmp_path: Path) -> None:
     """A file of another process: the constants are other objects than those that were measured."""
     name = "zoo:tiny_mobilenetv2"  # it has constants of more than 64 KiB

@@ -119,6 +119,7 @@ def test_of_a_hosts_last_level_cache_a_virtual_machine_has_what_its_cores_can_ha
     assert host.cache_bytes()["L3"] == mib << 20
 
 
+@pytest.mark.exhaustive
 def test_a_measurement_is_plausible() -> None:
     found = this_cpu.measure()
     names = [m.name for m in found.levels]
@@ -129,6 +130,7 @@ def test_a_measurement_is_plausible() -> None:
     assert {name for name, _ in found.sources} >= {"alone_gb_per_s", "clock_ghz"}
 
 
+@pytest.mark.exhaustive
 def test_a_measurement_holds_the_costs_of_kernels_with_every_residual(own_cache: Path) -> None:
     found = this_cpu.measured_cpu()
     assert found.figures == "measured"

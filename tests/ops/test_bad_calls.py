@@ -31,7 +31,7 @@ def row(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-@pytest.mark.few(80)
+@pytest.mark.few(40)
 @pytest.mark.parametrize("op", sorted(RECORDS))
 def test_a_call_that_is_wrong_somewhere_ends_in_an_error_of_ours(op: str) -> None:
     for call in islice(bad_calls(op, random.Random(op)), 60):

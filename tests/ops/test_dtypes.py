@@ -63,6 +63,7 @@ def check(
 # Cast.
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("target", sorted(EIGHT_BIT_FLOATS))
 def test_a_cast_to_eight_bits_saturates_where_it_is_told(
@@ -181,7 +182,7 @@ def in_dtype(arrays: Sequence[np.ndarray], dtype: str) -> list[np.ndarray]:
         return [a.astype(numpy_dtype(dtype)) if a.dtype == F else a for a in arrays]
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("at", range(len(OPERATORS)), ids=[o[0] for o in OPERATORS])
 def test_operators_on_narrow_floats_round_once(at: int, dtype: str, tmp_path: Path) -> None:
@@ -285,6 +286,7 @@ def grain(form: str, dtype: str) -> tuple[np.ndarray, np.ndarray, dict[str, int]
     return scale, zero, attrs
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
 def test_quantising_to_less_than_a_byte(dtype: str, tmp_path: Path) -> None:
     info = ml_dtypes.iinfo(numpy_dtype(dtype))

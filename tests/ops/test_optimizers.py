@@ -66,7 +66,7 @@ def inputs_of(path: Path, sizes: dict[str, int], time: int) -> dict[str, np.ndar
     return found
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("time", [0, 3])
 @pytest.mark.parametrize(("op", "attrs"), CASES, ids=str)
 def test_a_step_is_one_kernel_for_each_parameter(

@@ -125,7 +125,7 @@ def test_a_recurrent_layer_becomes_kernels_that_equal_onnxruntime(
     check(case, tmp_path)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("known", [(1, 2, 3), ()], ids=["known", "by-data"])
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(

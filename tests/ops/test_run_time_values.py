@@ -224,7 +224,7 @@ BROADCASTS = (
 )
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(9)
 @pytest.mark.parametrize(
     "case", [*CASES, *RESIZED, *REDUCED, *EMPTY, *NO_AXES, *BROADCASTS], ids=lambda c: c.name
 )

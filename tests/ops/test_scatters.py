@@ -90,7 +90,7 @@ def agree(found: np.ndarray, wanted: np.ndarray, dtype: Any) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(11)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("seed", range(7))
 def test_rows_land_where_their_indices_say(seed: int, how: str, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_rows_land_where_their_indices_say(seed: int, how: str, tmp_path: Path) 
     agree(answer(case, tmp_path), nd(x, index, updates, how), dtype)
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(9)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("seed", range(7))
 def test_elements_land_where_their_indices_say(seed: int, how: str, tmp_path: Path) -> None:

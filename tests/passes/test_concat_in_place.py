@@ -93,7 +93,7 @@ def backwards(n: Net) -> tuple[str, ...]:
     return (n.conv(n.join(b, a), 8),)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "make",
     [two, nested, with_an_input, shared, twice, an_output, backwards],

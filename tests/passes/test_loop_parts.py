@@ -177,6 +177,7 @@ def test_any_body_computes_what_it_did(recipe: list[dict[str, Any]]) -> None:
     close(evaluate(after, given_), run(**given_))
 
 
+@pytest.mark.exhaustive
 @given(recipe=recipes())
 @settings(max_examples=6, deadline=None)
 def test_any_body_compiled_computes_what_it_did(recipe: list[dict[str, Any]]) -> None:

@@ -87,6 +87,7 @@ def test_roller_and_welder_take_names_too() -> None:
     assert len(c.program.kernel_calls) > len(fused.program.kernel_calls)
 
 
+@pytest.mark.exhaustive
 def test_memory_takes_one_that_says_which_free_storage_a_value_has() -> None:
     asked = []
 

@@ -132,7 +132,7 @@ CASES: dict[str, tuple[list[Any], dict[str, np.ndarray], list[int]]] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_planned_blocks_make_what_the_model_says(name: str, tmp_path: Path) -> None:
     nodes, given, shape = CASES[name]

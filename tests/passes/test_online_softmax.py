@@ -49,7 +49,7 @@ def numbers(shape: tuple[int, ...], seed: int = 0) -> list[np.ndarray]:
     return [rng.standard_normal(shape).astype(np.float32) for _ in range(3)]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_blocks_give_the_same_values(size: int, causal: bool) -> None:

@@ -133,7 +133,7 @@ def interpreted(kernel: Kernel, way: Algorithm, tiling: Tiling) -> None:
     assert np.abs(want - run.arrays["y"].reshape(want.shape)).max() <= 2e-5
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("way", ["row3", "row4"])
 @pytest.mark.parametrize("cut", [(), (("n", 1),), (("n", 1), ("h", 2)), (("w", 3),)])
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ WINDOWS: tuple[tuple[tuple[int, int], dict[str, object]], ...] = (
 )
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("way", "window", "more"),
     [

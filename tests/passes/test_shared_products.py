@@ -310,6 +310,7 @@ def test_more_steps_need_no_more_kernels() -> None:
     assert len(sources(9)) == len(sources(5))
 
 
+@pytest.mark.exhaustive
 def test_what_is_compiled_computes_the_same() -> None:
     program = lstm(2, 3, 8, BATCH).program()
     c = compile(model_of(program), options=AllOptions(recurrent=ON))

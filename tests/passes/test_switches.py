@@ -28,7 +28,7 @@ def names(steps: tuple[Step, ...]) -> list[str]:
     return [s.name for s in steps]
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", MODELS)
 def test_every_step_that_may_be_left_out_leaves_the_answers(model: str) -> None:
     whole = explorer.compile(model)

@@ -105,7 +105,7 @@ def test_every_tile_stays_in_its_buffers(shape: Shape, by: Algorithm, data: st.D
     assert gap(want, run.arrays["y"].reshape(want.shape)) < 1e-5
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("by", [W2, W4])
 @pytest.mark.parametrize(
     "shape",
@@ -216,7 +216,7 @@ def test_weights_of_which_a_diagonal_is_read_are_not_filtered() -> None:
     assert window_sum(kernel, changed) == "its weights are not read dim by dim"
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("algorithm", ["f2", "f4"])
 def test_grouped_channels_are_filtered_group_by_group(algorithm: str) -> None:
     """The windows of ResNeXt that move by one; its first one has three channels."""

@@ -9,7 +9,7 @@ from explorer.rammer import POLICIES, Options, schedule
 from tests.rammer.modules import check, module_facts
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("first", range(0, 200, 50))
 def test_every_policy_runs_random_modules_and_wavefront_is_never_behind_op_by_op(first):
     for seed in range(first, first + 50):

@@ -360,6 +360,7 @@ def test_a5_08_fusion_preserves_values(program: Program, extent: int) -> None:
     same(program, outlined, x=numbers(extent, extent), r=numbers(extent))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @settings(
     max_examples=examples(15, few=6), deadline=None, suppress_health_check=[HealthCheck.too_slow]

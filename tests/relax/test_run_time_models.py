@@ -107,7 +107,7 @@ CASES = (
 )
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_a_model_is_compiled_as_far_as_its_ranks_are_known(case: Case, tmp_path: Path) -> None:
     inputs = [

@@ -28,7 +28,7 @@ from explorer.roller.policy import candidates
 from tests.roller.test_blocks_by_hand import BLOCK, product
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("model", "target"),
     [
@@ -58,6 +58,7 @@ def test_the_wall_takes_what_roller_left(model: str, target: str) -> None:
     assert LegalTiles(c.device)(c.program) == ""
 
 
+@pytest.mark.exhaustive
 def test_the_text_has_the_blocks_and_reads_them_back() -> None:
     c = explorer.compile("zoo:tiny_bert", target="h100", until="rolled")
     text = print_program(c.program)

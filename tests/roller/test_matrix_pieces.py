@@ -54,7 +54,7 @@ def test_no_product_is_faster_than_the_units_are(gpu: str) -> None:
         assert 2 * m * n * k / us / 1e3 < sheet.matrix_gflops
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("shape", [(1, 1000, 4096), (16, 1024, 1024), (64, 48, 80), (2048, 8, 64)])
 def test_matrix_units_make_nothing_slower(gpu: str, shape: tuple[int, int, int]) -> None:

@@ -62,7 +62,7 @@ def programs(name: str) -> list[tuple[Construction, TiledProgram]]:
     return found
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @on_every_device
 def test_property_1_tiles_of_a_level_are_multiples_of_the_nearer_ones(name: str) -> None:
     for c, p in programs(name):
@@ -116,7 +116,7 @@ def test_property_5_no_room_is_overrun_padding_included(name: str) -> None:
         assert len(p.tile(0).padding) in (0, len(c.expression.inputs))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("score", ["paper", "artifact"])
 @on_every_device
 def test_property_6_the_axis_taken_has_the_best_score_of_those_left(name: str, score: str) -> None:

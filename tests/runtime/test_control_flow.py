@@ -230,6 +230,7 @@ def test_a_function_that_is_called_twice_has_values_of_its_own_each_time():
     run(model, program, inputs_of(program, N), lowest)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("depth", [31, 40])
 def test_however_many_loops_are_open_each_has_a_count_of_its_own(depth):
     def nested(left, x):

@@ -116,7 +116,7 @@ def smoothed(w: Any, g: Any) -> Any:
 FORMS = (read_again, read_before, backwards, shifted, itself, smoothed)
 
 
-@pytest.mark.few(16)
+@pytest.mark.few(11)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [2, 7, 1031])
 @pytest.mark.parametrize("units", [1, 2])

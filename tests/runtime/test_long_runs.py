@@ -120,6 +120,7 @@ def test_trips_leave_nothing_in_memory(model: Any, schedule: str) -> None:
     assert many < few + UNCOLLECTED  # an object a trip would be more
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("schedule", ["device", "host"])
 def test_as_many_calls_may_be_open_as_was_asked_for_and_no_more(schedule: str) -> None:
     c = compiled(chain, schedule, depth=3001)
@@ -161,6 +162,7 @@ def interrupted() -> None:
         np.testing.assert_array_equal(c.run(given(4))["output"], before)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process here")
 def test_ctrl_c_ends_any_of_them_within_a_second_and_the_next_run_is_right() -> None:
     code = "from tests.runtime.test_long_runs import interrupted; interrupted()"

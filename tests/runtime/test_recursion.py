@@ -164,6 +164,7 @@ def forced(way):
     return patch("explorer.runtime.planning.plan.recursion_way", chosen)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(60, few=6), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(WAYS))
 def test_recursions_in_any_order_of_the_units_end_without_a_race_and_with_the_same_numbers(
@@ -313,6 +314,7 @@ def test_a_run_that_is_poisoned_reads_nothing_of_a_frame_that_it_has_not_written
         same(poisoned.run(inputs), evaluate(program, inputs))
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("way", [ALONE, TOGETHER])
 @pytest.mark.parametrize("units", [1, 2])
 @pytest.mark.parametrize("k", [0, 1, 3])

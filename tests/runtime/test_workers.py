@@ -312,7 +312,7 @@ for thread in threads: thread.join()
 """
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rest", ["", "sys.exit(0)", "import time; time.sleep(0.2)"])
 def test_the_process_ends_by_itself(rest):
     subprocess.run([sys.executable, "-c", SCRIPT + rest], check=True, timeout=60)

@@ -54,6 +54,7 @@ def test_the_clock_is_asked_where_the_plan_is_another_one() -> None:
     assert all(t.base == 1.0 for t in figure.data)
 
 
+@pytest.mark.exhaustive
 def test_the_picture_asks_its_clock() -> None:
     session = Session(explorer.compile("zoo:tiny_bert"))
     picture = gallery.named("left_out")

@@ -31,7 +31,7 @@ def c(request: pytest.FixtureRequest) -> Compilation:
     return compiled(request.param)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 def test_a_step_does_the_same_while_somebody_listens(c: Compilation) -> None:
     assert not is_recorded()
     for snapshot in c.snapshots:

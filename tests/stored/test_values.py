@@ -58,6 +58,7 @@ def is_same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(200), **QUIET)
 @given(VALUES)
 def test_any_value_is_read_as_it_was(value: Any) -> None:

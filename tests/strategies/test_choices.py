@@ -39,6 +39,7 @@ def test_choices_are_as_often_as_they_are_said_to_be() -> None:
     assert {tuple(order) for *_, order in drawn} >= {(0, 1, 2), (2, 1, 0)}
 
 
+@pytest.mark.exhaustive
 def test_hypothesis_shrinks_to_the_simplest_choices() -> None:
     quick = settings(database=None, deadline=None)
     assert find(choices(), lambda drawn: True, settings=quick) == ([0], False, 0, [0, 1, 2])

@@ -60,6 +60,7 @@ def no_thread_is_left() -> bool:
     return not [t for t in threading.enumerate() if t.name.startswith("training-")]
 
 
+@pytest.mark.exhaustive
 def test_a_model_learns_and_the_arrays_given_stay() -> None:
     given = params()
     found = explorer.fit(
@@ -94,6 +95,7 @@ def test_nothing_is_read_compiled_or_made_after_the_first_steps() -> None:
     assert did.arrays_made == 98  # the losses
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scale", [None, LossScale(interval=3)])
 def test_the_ordinary_form_reads_once_a_step_and_comes_to_the_same(scale: LossScale | None) -> None:
     def data() -> Iterator[Any]:

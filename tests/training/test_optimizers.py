@@ -93,6 +93,7 @@ def test_a_step_that_data_skip_is_no_step(o: Any, found: list[bool], seed: int) 
     np.testing.assert_allclose(run(o, p, gradients, found, o.update), wanted, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("o", (OPTIMIZERS[3], OPTIMIZERS[7], OPTIMIZERS[8]), ids=repr)
 def test_compiled_it_is_the_same(o: Any) -> None:
     draw = np.random.default_rng(5)
@@ -147,6 +148,7 @@ def declared(tree: Any) -> Any:
     return Tensor(np.shape(tree), np.asarray(tree).dtype.name)
 
 
+@pytest.mark.exhaustive
 def test_a_step_is_one_program_that_reads_nothing_and_compiles_once() -> None:
     params, x, y = drawn()
     o, scale = Adam(0.02), LossScale(first=8.0, interval=10)

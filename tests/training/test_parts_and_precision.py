@@ -25,7 +25,7 @@ def loss(p: Any, x: Any, y: Any) -> Any:
     return cross_entropy(enp.tanh(x @ p["w"]) @ p["v"], y)
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("parts", [2, 16, 64])
 def test_a_batch_in_parts_is_the_whole_batch(parts: int) -> None:
     whole = explorer.fit(loss, START, [(X, Y)] * 8, Adam(1e-2), clip_norm=1.0)
@@ -50,6 +50,7 @@ def test_the_program_does_not_grow_with_the_parts_and_its_memory_shrinks() -> No
     assert arena[2] < arena[1] < arena[0]
 
 
+@pytest.mark.exhaustive
 def test_a_part_that_is_not_finite_skips_the_step() -> None:
     broken = X.copy()
     broken[63, 0] = np.nan

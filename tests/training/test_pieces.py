@@ -39,7 +39,7 @@ def branched(p: Any, x: Any) -> Any:
     return (h @ p[2]).sum()  # the last one has a gradient of zeros
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("loss", [chained, looped, branched])
 @pytest.mark.parametrize("order", [(3, 2, 1, 0), (0, 1, 2, 3)])
 def test_pieces_make_what_the_whole_makes(loss: Callable[..., Any], order: tuple[int, ...]) -> None:

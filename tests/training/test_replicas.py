@@ -208,7 +208,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_forms_of_replicas_are_one_model_whatever_a_step_is(kind: str) -> None:
     """Where a step's gradients come out of one loop, or are to take less memory, they are one

@@ -53,7 +53,7 @@ def test_parts_say_what_they_do_and_where(c: explorer.Compilation) -> None:
     assert one.what == "multiply and write y" and lines[one.line - 1].strip().startswith("for ")
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", ["zoo:tiny_bert", "zoo:small_mobilevit"])
 def test_every_kernel_with_stamps_has_the_same_answers(model: str) -> None:
     c = explorer.compile(model)
@@ -95,6 +95,7 @@ def test_a_part_is_stamped_each_time_that_it_runs(c: explorer.Compilation) -> No
     assert by_what["write y", True] == 3 * panels * rest  # row by row
 
 
+@pytest.mark.exhaustive
 def test_a_part_that_is_done_many_times_over_has_most_of_the_time(
     c: explorer.Compilation,
 ) -> None:

@@ -113,6 +113,7 @@ def test_the_fastest_other_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slow.low <= slow.ratio <= slow.high
 
 
+@pytest.mark.exhaustive
 def test_three_runtimes_of_one_speed_are_not_distinguishable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -193,7 +193,7 @@ SCRIPT = """import explorer
 """
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("guard", "given", "said"),
     [
@@ -214,6 +214,7 @@ def test_a_script_that_would_begin_itself_again_is_told_so(
     assert said in (done.stdout if said.startswith("[") else done.stderr), done.stderr
 
 
+@pytest.mark.exhaustive
 def test_processes_here_measure_one_after_the_other_and_compile_before(tmp_path: Path) -> None:
     told: list[str] = []
     found = sweep(
@@ -283,6 +284,7 @@ POLICY = {"rammer.policy": ["wavefront", "op-by-op", "critical-path", "gang"]}
 MANY = {"target": ["v100", "a100"], "seq": list(range(1, 51)), "batch": [1, 2]}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("model", "vary", "count"),
     [

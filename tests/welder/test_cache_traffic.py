@@ -58,7 +58,7 @@ CASES = [
 ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "kernel", "tile", "capacity"), CASES, ids=[c[0] for c in CASES])
 def test_traffic_is_within_a_tenth_of_the_model(
     name: str, kernel: Kernel, tile: tuple[tuple[str, int], ...], capacity: int

@@ -57,7 +57,7 @@ def normal_then_transposed(x: Any) -> Any:
 CASES = [over_channels, over_images, pooled, summed_over_rows, normal_then_transposed]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("run", CASES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_it_is_one_kernel_and_as_in_numpy(run: Callable[[Any], Any], dtype: str) -> None:

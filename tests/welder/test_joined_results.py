@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,6 +161,7 @@ def test_what_reads_a_value_stays_before_what_is_written_over_it() -> None:
     assert max(readers) == place[body[over].name]
 
 
+@pytest.mark.exhaustive
 @given(st.data())
 @settings(max_examples=examples(60), deadline=None)
 def test_random_maps_and_sums_equal_numpy(data: st.DataObject) -> None:

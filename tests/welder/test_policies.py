@@ -129,6 +129,7 @@ def test_groups_part_the_kernels_and_hide_no_result(
         assert all(s.why is not None and s.refused == s.why.words for s in g.steps if s.refused)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("device", [DEVICE, V100], ids=["cpu", "v100"])
 @pytest.mark.parametrize("policy", ["two_step", "shipped"])
 @settings(QUIET, max_examples=10)

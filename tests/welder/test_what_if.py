@@ -84,6 +84,7 @@ def test_every_move_is_predicted_or_refused_in_words(
             assert LEVELS.index(move.reached) <= LEVELS.index(move.level) or move.reached != "DRAM"
 
 
+@pytest.mark.exhaustive
 def test_every_legal_move_computes_the_same(compiled: Compilation, values: tuple[str, ...]) -> None:
     inputs = compiled.random_inputs()
     wanted = compiled.run(inputs)["y"]

@@ -16,6 +16,7 @@ from widgets.page.commands import lab, report
 BERT = Path(__file__).parents[1] / "data" / "tiny_bert.onnx"
 
 
+@pytest.mark.exhaustive
 def test_a_report_of_a_real_model_is_one_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

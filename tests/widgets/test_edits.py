@@ -72,6 +72,7 @@ def test_a_link_with_another_edit_loses_none(session: Session) -> None:
     assert session.answer("drop_edit", {"call": CALL, "again": True})["source"] == "x = 1\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not CAN_FORK, reason="there is no fork here")
 def test_what_came_of_a_trial_is_one_sentence_and_belongs_to_its_text(session: Session) -> None:
     ours = source_of(session)
@@ -87,6 +88,7 @@ def test_what_came_of_a_trial_is_one_sentence_and_belongs_to_its_text(session: S
     assert session.answer("edit", {"call": CALL})["said"] == found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not CAN_FORK, reason="there is no fork here")
 def test_a_knob_that_is_turned_later_is_a_conflict_and_nothing_is_lost(session: Session) -> None:
     session.answer(

@@ -75,6 +75,7 @@ def test_the_knob_runs_the_loop_from_python(session: Session) -> None:
     assert task_tree.data(session.now.compiled.program)[0].level == "device"
 
 
+@pytest.mark.exhaustive
 def test_a_model_without_control_flow_has_no_such_knob() -> None:
     session = Session(explorer.compile(DATA / "tiny_vit.onnx"))
     assert "control" not in {k.name for k in session.knobs()}

@@ -15,6 +15,7 @@ def names(text: str) -> set[str]:
     return {name for line in text.split("\n") if (name := instructions.named(line))}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("device", ["cpu-avx512", "cpu-avx2"])
 @pytest.mark.parametrize(
     "model",

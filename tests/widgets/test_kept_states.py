@@ -8,6 +8,8 @@ import string
 from time import perf_counter
 from typing import Any
 
+import pytest
+
 from explorer.errors import IronworksError, SnapshotError
 from explorer.ir.stage import Stage
 from tests.examples import examples
@@ -73,6 +75,7 @@ def mutated(r: random.Random, text: str) -> str:
     return text
 
 
+@pytest.mark.exhaustive
 def test_a_thousand_states_come_back_byte_for_byte() -> None:
     r = random.Random(17)
     for _ in range(STATES):

@@ -67,6 +67,7 @@ def resnet() -> House:
     return read(explorer.compile("zoo:resnet50", until="planned"))
 
 
+@pytest.mark.exhaustive
 def test_the_blocks_of_a_resnet_are_found(resnet: House) -> None:
     found = [p.count for p in resnet.tree("operators").parts if isinstance(p, Group)]
     assert found == [2, 3, 5, 2]  # each stage begins with a block of another kind

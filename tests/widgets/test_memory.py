@@ -31,6 +31,7 @@ def rows(compiled: explorer.Compilation) -> PolicyRows:
     return memory_policies.data(compiled, SIZES, compiled.memory(SIZES))
 
 
+@pytest.mark.exhaustive
 def test_every_policy_says_what_its_own_plan_says(
     compiled: explorer.Compilation, rows: PolicyRows
 ) -> None:

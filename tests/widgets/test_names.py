@@ -33,6 +33,7 @@ def test_a_label_is_as_short_as_tells_an_operator_from_all_others() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("model", ["tiny_resnet18", "tiny_llama", "tiny_while", "tiny_lstm"])
 def test_no_two_operators_and_no_two_calls_have_one_label(model: str) -> None:
     c = explorer.compile(DATA / f"{model}.onnx", until="planned")

@@ -82,6 +82,7 @@ def test_a_pass_has_its_step_its_diff_and_its_knobs(session: Session) -> None:
     assert "times" in session.parts()["steps"]
 
 
+@pytest.mark.exhaustive
 def test_turning_a_knob_of_a_pass_compiles_with_it(session: Session) -> None:
     assert value(session) == 10.0
     session.turn("pass times.factor", 2)

@@ -220,6 +220,7 @@ def test_task_times_of_another_setting_are_refused() -> None:
     assert session.profiling.found is None
 
 
+@pytest.mark.exhaustive
 def test_only_another_device_or_count_lays_the_walls_anew(monkeypatch: Any) -> None:
     session = Session(explorer.compile(explorer.load(wide), options=UNITS, until="PLANNED"))
     laid: list[str] = []

@@ -30,7 +30,7 @@ def loops(session: Session) -> bool:
     return any(c.family == "control flow" for c in session.house.calls)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_every_room_is_drawn_for_every_operator(session: Session) -> None:
     for room in (p.name for p in gallery.PICTURES):
         for operator in ("", *(o.name for o in session.house.operators[:5])):
@@ -90,7 +90,7 @@ def test_every_operator_is_in_the_graph_or_says_why_not(session: Session) -> Non
         assert computed(operator) or operator.dropped
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 def test_no_message_is_larger_than_a_megabyte(session: Session) -> None:
     content = document(session, code=False)
     for part, value in {**content["parts"], **content["answers"]}.items():

@@ -127,6 +127,7 @@ def test_three_rows_of_four_banks_take_one_of_padding() -> None:
     assert bare.conflict and not replace(bare, padding=1, degree=1).conflict
 
 
+@pytest.mark.exhaustive
 def test_a_tile_that_does_not_begin_on_a_line_moves_more_than_it_needs(session: Session) -> None:
     for rolled in every(session):
         for level in tile_panels.data(rolled).levels:
@@ -241,6 +242,7 @@ def outside(figure: Svg) -> list[str]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_no_text_leaves_its_drawing(session: Session) -> None:
     for rolled in every(session):
         for name, (data, draw) in ROOMS.items():
@@ -346,7 +348,7 @@ def test_odd_sizes_are_drawn(rows: int) -> None:
             assert outside(draw(data(rolled))) == []
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("target", ["cpu", "cuda-sim"])
 def test_every_rewrite_of_a_tile_program_says_where_it_is_written(target: str) -> None:
     c = explorer.compile("zoo:tiny_bert", target=target, until="planned")

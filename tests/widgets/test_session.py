@@ -178,6 +178,7 @@ def test_a_link_about_another_model_is_refused(session: Session) -> None:
         session.restore(other.link()["text"])
 
 
+@pytest.mark.exhaustive
 def test_every_question_of_the_page_is_answered_as_json(session: Session) -> None:
     session.measure()
     content = document(session)
@@ -195,6 +196,7 @@ def test_an_operator_without_a_kernel_says_why(session: Session) -> None:
     assert ("no kernel", "folded into the dims", False, "") in found["stations"]
 
 
+@pytest.mark.exhaustive
 def test_a_report_asks_for_nothing_outside_of_itself(session: Session) -> None:
     text = page(session)
     assert (
@@ -203,6 +205,7 @@ def test_a_report_asks_for_nothing_outside_of_itself(session: Session) -> None:
     assert text.count("<script") == 2 and "src=" not in text
 
 
+@pytest.mark.exhaustive
 def test_what_the_model_is_called_cannot_break_out_of_a_report() -> None:
     name = "</script><img src=x onerror=alert(1)>"
     text = page(Session(hand.HandMade(model=hand.Model(hand.IMPORTED, name=name))))

@@ -56,6 +56,7 @@ def test_every_figure_of_the_device_has_a_control(session: Session) -> None:
     assert found["hardware.L1 capacity"]["now"].endswith("KiB")  # type: ignore[attr-defined]
 
 
+@pytest.mark.exhaustive
 def test_a_figure_is_set_seen_undone_and_kept_in_a_link(session: Session) -> None:
     before = session.shown.planned_us
     assert turned(session, "hardware.clock_ghz", "1").startswith("clock_ghz")
@@ -145,6 +146,7 @@ def test_code_planned_for_other_hardware_runs_here_and_says_so() -> None:
     assert session.verdict()["small"].endswith("measured here, planned for this-cpu, changed")
 
 
+@pytest.mark.exhaustive
 def test_each_figure_is_halved_and_doubled_and_told_by_its_effect() -> None:
     session = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
     picture = gallery.named("hardware")

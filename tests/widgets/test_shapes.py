@@ -145,6 +145,7 @@ def test_the_selection_is_lit_by_a_rule_whatever_it_is_called() -> None:
     assert meant == word_
 
 
+@pytest.mark.exhaustive
 def test_neighbours_have_one_picture_in_a_saved_page() -> None:
     session = Session(hand.HandMade())
     answers = document(session)["answers"]

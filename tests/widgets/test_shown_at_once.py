@@ -150,7 +150,7 @@ def test_an_early_stage_has_nothing_to_show(session: Session) -> None:
     assert not early.answer("begin_turn", SLOWER)["first"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("target", ["cpu", "v100", "h100"])
 def test_the_device_is_the_one_that_it_would_be_compiled_for(target: str) -> None:
     c = explorer.compile("zoo:tiny_bert", target=target, until="planned")

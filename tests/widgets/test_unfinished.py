@@ -35,7 +35,7 @@ def drawn(session: Session) -> set[str]:
     return found
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("stage", [Stage.IMPORTED, Stage.TYPED, Stage.WELDED, Stage.PLANNED])
 def test_every_stage_opens_with_what_there_is(stage: Stage) -> None:
     c = explorer.compile(BERT, until=stage)
@@ -100,7 +100,7 @@ def test_a_model_opens_with_its_plan_and_its_code_comes_with_the_measurement() -
     assert session.verdict()["n"] >= 20 and session.answer("kernel", {"call": 0})["lines"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("first", [True, False])
 def test_a_knob_is_compared_with_the_model_as_it_opened(first: bool) -> None:
     session = widgets.explore(BERT).session

@@ -258,6 +258,7 @@ def test_bytes_of_a_level_apart_are_the_sum_of_the_kernels(golden: Session) -> N
 # Devices, sizes, models
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("rows", [0, 1, 7, 10007])
 @pytest.mark.parametrize("device", ["", "v100", "h100"])
 def test_odd_sizes_are_drawn(rows: int, device: str) -> None:

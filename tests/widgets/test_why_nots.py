@@ -39,7 +39,7 @@ def session(request: pytest.FixtureRequest) -> Session:
     return Session(explorer.compile("zoo:tiny_bert", request.param, until="planned"))
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 def test_what_a_policy_refused_can_be_forced_and_undone(session: Session) -> None:
     found = offered(session)
     assert "repeats" in found and not set(NEVER) & set(found)
@@ -55,7 +55,7 @@ def test_what_a_policy_refused_can_be_forced_and_undone(session: Session) -> Non
     assert session.now == before and step.why.condition == "repeats"
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 def test_a_memory_that_held_a_value_does_not_when_it_is_flipped(session: Session) -> None:
     step, row = offered(session)["near"]
     assert step.why.condition in HELD
@@ -87,6 +87,7 @@ def test_what_was_forced_runs_and_is_right() -> None:
         np.testing.assert_allclose(forced.run(inputs)[name], want, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("value", [3, ["x"], "nothing", None])
 def test_values_that_there_are_not_are_told(session: Session, value: Any) -> None:
     with pytest.raises(BadOption):

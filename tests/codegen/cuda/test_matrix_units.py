@@ -49,7 +49,7 @@ def test_printed_blocks_make_what_the_kernel_is(c: Case) -> None:
         assert is_right(c, code, seed), block
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", [(32, 48, 24), (37, 32, 20), (18, 50, 12), (64, 40, 40)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_factor_may_be_made_in_the_block(shape: tuple[int, int, int], dtype: str) -> None:
@@ -79,6 +79,7 @@ def test_random_products_of_whole_numbers_are_exact(dtype: str, seed: int) -> No
     np.testing.assert_array_equal(y, x.astype("f4") @ w.astype("f4"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "c",
     [

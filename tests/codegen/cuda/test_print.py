@@ -59,6 +59,7 @@ def right(c: Case) -> None:
 SLOW = [HealthCheck.too_slow]
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=10, deadline=None, suppress_health_check=SLOW)
 @given(cases())
 def test_random_kernels_are_right(c: Case) -> None:
@@ -185,6 +186,7 @@ print("the same")
 """
 
 
+@pytest.mark.exhaustive
 def test_numbas_own_simulator_makes_the_same() -> None:
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", SIMULATED]

@@ -35,7 +35,7 @@ def simulated(c: explorer.Compilation, inputs: Any) -> Any:
     return found
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", QUICK)
 def test_a_model_makes_what_it_is(name: str) -> None:
     c = explorer.compile(f"zoo:{name}", target="cuda-sim")

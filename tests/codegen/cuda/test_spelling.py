@@ -47,7 +47,7 @@ def test_every_function_that_is_no_composition_is_spelled() -> None:
     assert {*SPELLINGS} == {*OWN}
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(23)
 @pytest.mark.parametrize("name", OWN)
 def test_a_spelling_means_what_the_record_means(name: str) -> None:
     record = SCALAR_FUNCTIONS[name]

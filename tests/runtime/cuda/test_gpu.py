@@ -126,6 +126,7 @@ class OnStandIn(Gpu):
         return go
 
 
+@pytest.mark.exhaustive
 def test_a_gpu_makes_what_the_cpu_makes() -> None:
     c, cuda = compiled("zoo:small_lstm"), Cuda()
     run = ProgramRun(c.device_program(units=UNITS), OnStandIn(cuda))
@@ -186,6 +187,7 @@ def on_device(x: np.ndarray, read_only: bool = False) -> Any:
     return SimpleNamespace(__cuda_array_interface__=told)
 
 
+@pytest.mark.exhaustive
 def test_outputs_go_where_they_are_asked_for() -> None:
     """On the device without a copy to Python, or to arrays of this machine."""
     c, cuda = compiled("zoo:small_lstm"), Cuda()
@@ -231,6 +233,7 @@ def test_what_is_missing_is_one_sentence() -> None:
         ProgramRun(program, OnStandIn(Cuda(places=2)))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("words", "sentence", "contexts"),
     [

@@ -45,6 +45,7 @@ def test_other_sizes_are_another_program() -> None:
     assert on.program(given) is last
 
 
+@pytest.mark.exhaustive
 def test_a_recording_names_the_device(tmp_path: Path) -> None:
     c = compiled("zoo:small_lstm")
     on, inputs = c.on_gpu(stand_in), c.random_inputs()

@@ -28,7 +28,7 @@ def operators(code: LaunchCode) -> set[str]:
     return {run.operator.name for own in code.runs for run in own.values()}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("launches", ["operator", "wave"])
 def test_launches_make_what_one_makes(launches: str, graph: bool) -> None:

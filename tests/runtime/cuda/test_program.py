@@ -67,7 +67,7 @@ def check(model: str) -> ProgramRun:
     return run
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("model", QUICK)
 def test_a_program_makes_what_the_cpu_makes(model: str) -> None:
     run = check(model)

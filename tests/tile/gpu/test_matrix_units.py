@@ -44,7 +44,7 @@ def on_matrix_units(p: TileProgram) -> int:
     return sum(isinstance(s, Reduce) and s.form == MATRIX for s in statements(p.body))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("c", CASES, ids=lambda c: c.name)
 @pytest.mark.parametrize("number", range(WANTED))
 def test_products_are_what_they_were(c: Case, number: int) -> None:

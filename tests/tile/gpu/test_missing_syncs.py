@@ -70,6 +70,7 @@ def test_the_checker_finds_each(broken: list[tuple[Case, TileProgram]]) -> None:
         assert "no Sync stands between" in race(p), c.name
 
 
+@pytest.mark.exhaustive
 def test_random_orders_find_them(broken: list[tuple[Case, TileProgram]]) -> None:
     tries = [(*broken[seed % len(broken)], seed) for seed in range(TRIES)]
     assert sum(not is_right(c, p, seed) for c, p, seed in tries) >= FOUND

@@ -42,7 +42,7 @@ def syncs(p: TileProgram) -> int:
     return sum(isinstance(s, Sync) for s in statements(p.body))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("c", SHORT, ids=lambda c: c.name)
 def test_every_rewrite_keeps_the_values(c: Case) -> None:
     found = made(c)

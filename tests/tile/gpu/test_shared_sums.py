@@ -46,7 +46,7 @@ def steps(c: Case, parts: int, chunk: int) -> dict[str, TileProgram]:
 CASES = (linear(*ONE, "relu", {}), linear(*SEVERAL, "relu", {}), conv(3, 3, 4, 2, 3, 1, 1))
 
 
-@pytest.mark.few(1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("c", CASES, ids=lambda c: c.name)
 @pytest.mark.parametrize("parts", [2, 4])
 @pytest.mark.parametrize("chunk", [1, 3, 24])

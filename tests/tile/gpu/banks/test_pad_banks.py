@@ -73,6 +73,7 @@ def read_anywhere(p: TileProgram) -> set[str]:
     return {f.buffer.name for s in statements(p.body) for f in loads(s) if f.dynamic}
 
 
+@pytest.mark.exhaustive
 def test_steps_tell_what_the_source_does(blocks: list[BlockCode]) -> None:
     """Equal where every loop is whole; a last chunk that is cut is counted as if it were. Of an
     array that is read where data say, as at the edge of a filtered convolution, they tell nothing.
