@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import re
 from functools import cache
+from math import log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -20,12 +22,13 @@ from explorer.ir.decisions.wall import Brick, Wall
 from explorer.measure.compare import Measurement
 from explorer.roller.tiles.weigh import label_of
 from explorer.tuning.race import RaceResult, Runner
-from widgets.charts import kernels
+from widgets.charts import kernels, roofline
 from widgets.draw.theme import SCHEMES
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call
 from widgets.rammer import rtasks_picture
 from widgets.roller import staircase
+from widgets.roller.roofline import Roof
 from widgets.rooms import gallery
 from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
@@ -64,6 +67,16 @@ def marks(figure: go.Figure, *names: str) -> list[tuple[float, float]]:
     """The points of the traces whose names begin with one of these."""
     found = [t for t in figure.data if t.name.startswith(names)]
     return sorted(pair for t in found for pair in zip(t.x, t.y, strict=True))
+
+
+@pytest.mark.parametrize("speeds", [(240, 144, 72, 20), (120, 60, 30, 15), (400, 399, 10), (7,)])
+def test_labels_of_roofs_never_overlap(speeds: tuple[float, ...]) -> None:
+    """On a machine with 144, 72 and 20 GB/s they did."""
+    roofs = [Roof(f"L{n}", 2, gb) for n, gb in enumerate(speeds)]
+    groups = roofline.label_groups([(r, log10(r.gb_per_s)) for r in reversed(roofs)])
+    assert [r for members, _ in groups for r in members] == roofs
+    for (members, top), (_, below) in itertools.pairwise(groups):
+        assert top - roofline.LINE * len(members) >= below
 
 
 def test_the_roofline_s_points_are_the_rows(c: Any) -> None:

@@ -12,7 +12,7 @@ from widgets.roller.roofline import Point, Roof, RooflineRows, point_words
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond")  # by level, nearest first
 DECADE, MOST = 55, 600  # pixels: of a decade of speed, of a chart
-CLOSE = 0.4  # decades: roofs that are closer share one label; a factor of 2 is 0.30
+LINE = 0.35  # decades that a line of a label takes: 17 of 55 pixels, and a little more
 WORDS = "%{customdata}<extra></extra>"
 
 
@@ -89,17 +89,27 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
         named.add(r.units)
         if whole:
             ends.append((r, log10(min(peak, r.gb_per_s * low))))
-    ends.sort(key=lambda end: -end[1])
-    for n, (_, y) in enumerate(ends):
-        first = next((m for m in range(n, 0, -1) if ends[m - 1][1] - ends[m][1] >= CLOSE), 0)
-        if n + 1 == len(ends) or y - ends[n + 1][1] >= CLOSE:
-            _name(figure, [r for r, _ in ends[first : n + 1]], log10(low), y, c)
+    for roofs, y in label_groups(ends):
+        _name(figure, roofs, log10(low), y, c)
+
+
+def label_groups(ends: Sequence[tuple[Roof, float]]) -> list[tuple[list[Roof], float]]:
+    """Group roofs whose labels would overlap: from above, each group with the decade of its top.
+
+    A label of n roofs takes n lines downwards from the left end of its first roof. `ends` are
+    roofs with the decade of speed at their left ends.
+    """
+    groups: list[tuple[list[Roof], float]] = []
+    for roof, y in sorted(ends, key=lambda end: -end[1]):
+        if groups and groups[-1][1] - y < LINE * len(groups[-1][0]):
+            groups[-1][0].append(roof)
+        else:
+            groups.append(([roof], y))
+    return groups
 
 
 def _name(figure: go.Figure, roofs: Sequence[Roof], x: float, y: float, c: dict[str, str]) -> None:
-    """What roofs are called, from above, below the left end of the last of them; the ground of the
-    names covers other roofs.
-    """
+    """Add the label of roofs below the left end of the first; its ground covers other roofs."""
     figure.add_annotation(
         text="<br>".join(f"{r.level} {r.gb_per_s:,.4g} GB/s" for r in roofs),
         x=x,
