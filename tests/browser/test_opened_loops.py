@@ -15,6 +15,7 @@ pytestmark = pytest.mark.browser
 FOLDS, BLOCKS = "#room .picture .block[data-loop]", "#room .picture .block"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("width", "scheme"), [(900, "dark"), exhaustive(1280, "light")])
 def test_a_folded_loop_is_opened_and_all_are_folded_again(
     browser: Browser, width: int, scheme: str

@@ -51,6 +51,7 @@ def test_a_visitor_has_the_house_and_no_code(browser: Browser, served: str) -> N
     tab.close()
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_that_nobody_asks_ends_and_the_house_says_so(
     browser: Browser, served: str
 ) -> None:

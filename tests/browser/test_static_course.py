@@ -54,6 +54,7 @@ def short_chapter(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["", *map(exhaustive, CHAPTERS)])
 def test_every_picture_of_a_chapter_stands_still_with_its_table(
     name: str, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
