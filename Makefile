@@ -40,7 +40,7 @@ endif
 
 help:
 	@echo 'make lab      JupyterLab, opened on the tour'
-	@echo 'make check    one case of each quick test, with ruff, mypy and import-linter'
+	@echo 'make check    ruff, mypy, import-linter, and a minute of the shortest tests'
 	@echo 'make test     every test with a few of its cases, notebooks and browser too'
 	@echo 'make test-all every case of every test'
 	@echo 'make fuzz     random graphs, files and states for MINUTES=30; SEED= tries the same again'

@@ -132,11 +132,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def order_by_duration(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests that failed last time first, then the shortest by the last whole run."""
+    """Put tools and what failed last time first, then the shortest by the last whole run."""
     assert config.cache is not None
-    failed = config.cache.get("cache/lastfailed", {})
+    first = {i.nodeid for i in items if i.path.name == "test_lint.py"}
+    first |= config.cache.get("cache/lastfailed", {}).keys()
     seconds = config.cache.get(DURATIONS, {})
-    items.sort(key=lambda i: -1 if i.nodeid in failed else seconds.get(function_of(i.nodeid), 0.2))
+    items.sort(key=lambda i: -1 if i.nodeid in first else seconds.get(function_of(i.nodeid), 0.2))
     items[:] = items[::2] + items[1::2]  # each of two workers begins with one half
 
 
