@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -16,6 +17,7 @@ import widgets
 from explorer import cache
 from explorer import np as enp
 from explorer.autodiff.rematerialisation import Options as Rematerialised
+from explorer.codegen.cpu.object import object_code
 from explorer.errors import BadOption
 from explorer.ir.calls import Var
 from explorer.ir.program import Binding
@@ -138,6 +140,7 @@ def test_the_panel_tells_each_tier_and_what_it_saves(
     own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forgotten()
+    monkeypatch.setattr(object_code, "_loaded", WeakValueDictionary())  # of another folder
     c = compiled(check=True)  # checked: it is not kept
     assert hits(cache_panel.data(c)) == {"memory": False, "private": False}
     assert "nothing is kept" in cache_panel.data(c).said
