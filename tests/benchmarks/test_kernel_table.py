@@ -147,6 +147,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_table, "kernel_row", quick)
 
 
+@pytest.mark.usefixtures("own_cache")  # it measures this machine, which later processes would see
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("small")
 def test_the_command_prints_rows_and_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
