@@ -22,6 +22,7 @@ ROW = Rivalry(
 )
 
 
+@pytest.mark.usefixtures("own_cache")  # it measures this machine, which later processes would see
 def test_a_row_is_kept_as_soon_as_it_is_made_and_not_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
