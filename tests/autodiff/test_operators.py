@@ -146,7 +146,11 @@ def test_windows_of_any_stride_padding_and_dilation(
 @pytest.mark.exhaustive
 @settings(max_examples=examples(25, few=3), deadline=None)
 @given(
-    st.integers(1, 5), st.integers(1, 4), st.integers(0, 2), st.integers(1, 6), st.integers(0, 2**32)
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.integers(0, 2),
+    st.integers(1, 6),
+    st.integers(0, 2**32),
 )
 def test_transposed_windows_of_any_stride_padding_and_dilation(
     stride: int, window: int, padding: int, dilation: int, seed: int
