@@ -223,6 +223,17 @@ def test_a_row_that_is_masked_as_a_whole_has_no_gradient() -> None:
     np.testing.assert_allclose(explorer.grad(f)(x), [[-slope, slope], [0, 0]], atol=1e-12)
 
 
+def test_no_gradient_goes_through_what_stops_it() -> None:
+    def f(x: Any) -> Any:
+        return (x * enp.stop_gradient(x * x)).sum()
+
+    x = np.array([1.0, -2.0, 3.0])
+    np.testing.assert_allclose(explorer.grad(f)(x), x * x)
+    model = explorer.trace(lambda x: explorer.grad(f)(x))(explorer.tensor("float64", 3))
+    (found,) = explorer.compile(model, check=True).run(x).values()
+    np.testing.assert_allclose(found, x * x)
+
+
 RULES = {
     "clip": lambda x, a: enp.clip(x, a, a + 1.0),
     "logsumexp": lambda x, a: enp.logsumexp(x, axis=0) * a,
