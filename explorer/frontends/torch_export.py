@@ -1,4 +1,5 @@
-"""A torch.export.ExportedProgram, written as ONNX by PyTorch's own exporter, and imported as such.
+"""A torch.export.ExportedProgram: its operators one by one, or as PyTorch's own exporter writes
+them as ONNX where it has control flow, or an operator that is not known.
 
 Nothing is written to a file: weights go from PyTorch's tensors into the program's constants.
 `torch.cond` becomes an If, PyTorch's while_loop a Loop, its scan and map a Scan: loops and branches
@@ -19,14 +20,17 @@ import numpy as np
 import onnx
 
 from explorer.errors import BoundError, UnsupportedOperator
+from explorer.frontends.aten.words import first_line, is_control_flow
 from explorer.frontends.files.onnx_file import OnnxFile
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.importer import from_file
 from explorer.frontends.symbols import Bounds, symbol_name
 from explorer.frontends.torch_bodies import prepared
 from explorer.frontends.torch_loops import translations
+from explorer.ir.text.program_text import print_program
 
 OPSET = 20  # what PyTorch's exporter is written for
+Ranges = Mapping[str, "tuple[int, int | None]"]
 UNBOUNDED = 1 << 60  # from here on PyTorch means that there is no bound
 
 
@@ -41,18 +45,58 @@ def load_exported(program: Any, bounds: Bounds | None = None, *, folds: bool = T
     `bounds` may only narrow. `folds`: PyTorch's exporter folds weights, such as those of a norm
     into a convolution's; else each constant is the parameter of its name.
 
-    Raises UnsupportedOperator where PyTorch's exporter has no ONNX for what the program does, and
-    where ONNX cannot be told what a loop or branch does.
+    Raises UnsupportedOperator for an operator that neither is known here nor has ONNX, for one that
+    computes something else here than in PyTorch, and where ONNX cannot be told what a loop or
+    branch does.
     """
     names = _dim_names(program)
+    ranges = _ranges(program, names)
+    if any(is_control_flow(node) for node in program.graph.nodes):
+        return _by_onnx(program, names, ranges, bounds or {}, folds)
+    try:
+        return _by_operators(program, names, ranges, bounds or {})
+    except UnsupportedOperator as unknown:
+        try:
+            return _by_onnx(program, names, ranges, bounds or {}, folds)
+        except UnsupportedOperator as refused:
+            raise UnsupportedOperator(
+                f"{unknown.sentence}; {refused.sentence}",
+                where=unknown.where,
+                try_=refused.try_,
+            ) from unknown
+
+
+def _by_operators(program: Any, names: Mapping[str, str], ranges: Ranges, bounds: Bounds) -> Model:
+    """PyTorch's operators one by one."""
+    # imported here because other models need none of it
+    from explorer.frontends.aten.eager import check_program
+    from explorer.frontends.aten.importer import functional, import_program, symbols_of
+
+    name = _name(program)
+    used = set(symbols_of(program, names))
+    limits = _narrowed({n: r for n, r in ranges.items() if n in used}, bounds)
+    with _quietly():
+        graph = functional(program)
+    found = import_program(graph, names, limits, name)
+    check_program(graph, found)
+    return Model(name, f"torch.export:{name}", found, print_program(found).encode())
+
+
+def _by_onnx(
+    program: Any, names: Mapping[str, str], ranges: Ranges, bounds: Bounds, folds: bool
+) -> Model:
+    """The program as PyTorch's exporter writes it in ONNX."""
+    from explorer.frontends.aten.eager import check_written
+
     proto, weights = _as_onnx(program, folds)
     _rename_dims(proto, names)
     head = proto.SerializeToString()
     known = {d.dim_param for i in proto.graph.input for d in i.type.tensor_type.shape.dim}
-    ranges = {n: r for n, r in _ranges(program, names).items() if n in known}
+    limits = _narrowed({n: r for n, r in ranges.items() if n in known}, bounds)
     name = _name(program)
-    limits = _narrowed(ranges, bounds or {})
-    return from_file(OnnxFile(proto, weights, head), name, f"torch.export:{name}", limits)
+    found = from_file(OnnxFile(proto, weights, head), name, f"torch.export:{name}", limits)
+    check_written(program, found.program)
+    return found
 
 
 def _name(program: Any) -> str:
@@ -115,8 +159,7 @@ def _first_reason(error: BaseException) -> str:
     root = error
     while root.__cause__ is not None:
         root = root.__cause__
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(root).splitlines()]
-    return next((line for line in lines if line), type(root).__name__)[:300]
+    return first_line(root)
 
 
 @contextmanager

@@ -62,7 +62,11 @@ class Traced:
         fixed = {n: v for n, v in given.items() if n not in declared}
         leaves, _ = flatten(declared)
         names = [s for t in leaves for d in t.shape or () for s in sorted(symbols_of(d))]
-        program = _within_bounds(self.run, declared, fixed, environment(names, bounds))
+        program = within_bounds(
+            lambda recorder: _program(self.run, declared, fixed, recorder),
+            environment(names, bounds),
+            self.run.__name__,
+        )
         where = f"{Path(self.run.__code__.co_filename).name}:{program.name}"
         return Model(program.name, where, program, print_program(program).encode(), python=True)
 
@@ -90,20 +94,18 @@ def trace(run: Callable[..., Any]) -> Traced:
     return run if isinstance(run, Traced) else Traced(run)
 
 
-def _within_bounds(
-    run: Callable[..., Any], declared: Mapping[str, Any], fixed: Mapping[str, Any], env: ShapeEnv
-) -> Program:
-    """The program for extents at which it means something: of `x + table[:n]` those up to the
-    table's. Each try makes a bound tighter, so this ends.
+def within_bounds(write: Callable[[Recorder], Program], env: ShapeEnv, name: str) -> Program:
+    """The program that is written, for extents at which it means something: of `x + table[:n]`
+    those up to the table's. Each try makes a bound tighter, so this ends.
     """
     limits: dict[str, int] = {}
     while True:
         try:
-            return _program(run, declared, fixed, Recorder(_limited(env, limits), limits))
+            return write(Recorder(_limited(env, limits), limits))
         except ImpliedBound as bound:
             if bound.high >= limits.get(bound.name, bound.high + 1):
                 raise BoundError(
-                    f"{run.__name__} means something only up to {bound}, which proves nothing",
+                    f"{name} means something only up to {bound}, which proves nothing",
                     where=bound.name,
                 ) from None
             limits[bound.name] = bound.high
@@ -153,10 +155,10 @@ def _program(
             outputs = own_results(frame, [traced(leaf) for leaf in leaves])
     names = ("output",) if isinstance(structure, Leaf) else _paths(structure, "output_")
     main = Function("main", tuple(params), tuple(frame.body), outputs, names)
-    return _finished(recorder, main, run.__name__)
+    return finished(recorder, main, run.__name__)
 
 
-def _finished(recorder: Recorder, main: Function, name: str) -> Program:
+def finished(recorder: Recorder, main: Function, name: str) -> Program:
     """The program with the constants that are read; lines that compute nothing are dropped."""
     functions = (main, *recorder.functions)
     read = {v.name for f in functions for b in f.body for v in b.reads}

@@ -162,7 +162,10 @@ def test_without_onnxscript_the_extra_is_named() -> None:
     script = (
         "import sys; sys.modules['onnxscript'] = None\n"
         "import torch, explorer\n"
-        "program = torch.export.export(torch.nn.Linear(2, 2), (torch.zeros(1, 2),))\n"
+        "class Choice(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))\n"
+        "program = torch.export.export(Choice(), (torch.zeros(1, 2),))\n"
         "try: explorer.load(program)\n"
         "except explorer.errors.UnsupportedOperator as e: print(e, '|', e.try_)\n"
     )

@@ -18,10 +18,10 @@ from explorer.ir.calls import Attrs
 from explorer.ir.types import dtype_of, numpy_dtype
 from explorer.ops import RECORDS
 from explorer.ops.dtypes import code_of
-from explorer.ops.reference import blas
+from explorer.ops.reference import blas, linalg
 from explorer.ops.reference.library_functions import find_function, library_functions
 
-assert blas.FUNCTIONS, "importing it registers them"
+assert blas.FUNCTIONS and linalg.FUNCTIONS, "importing them registers functions"
 
 
 def libraries() -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def library(
     Raises BadOption where the name, the pattern or the function does not fit.
     """
     room, dot, function = name.rpartition(".")
-    if not (dot and room and function) or room in ("onnx", "blas", "shape"):
+    if not (dot and room and function) or room in ("onnx", "blas", "linalg", "shape"):
         raise BadOption(
             f"a library function is named library.function, and not {name!r}",
             where=name,

@@ -1,0 +1,1 @@
+"""Programs of `torch.export` in the language: PyTorch's ATen operators, by their names."""

@@ -1,0 +1,218 @@
+"""An imported program held against PyTorch: both are run once on the inputs of the export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from explorer.errors import Cancelled, IronworksError, UnsupportedOperator
+from explorer.frontends.aten.importer import array_of, program_of_node
+from explorer.frontends.aten.words import name_of
+from explorer.ir.calls import Var
+from explorer.ir.dtypes import is_float
+from explorer.ir.program import Program
+from explorer.ops.reference.evaluate import evaluate
+
+SHARES = {  # of the largest element, by which roundings may differ: chosen, 4 digits of float32
+    "float64": 1e-7,
+    "float32": 1e-3,
+    "float16": 2e-2,
+    "bfloat16": 1e-1,
+}
+
+
+def check_program(graph: Any, program: Program) -> None:
+    """Run the program of a graph, and the graph in eager PyTorch.
+
+    Raises UnsupportedOperator that names the first operator which computes something else.
+    """
+    values = _eager(graph)
+    if values is None or _agree(graph, program, values):
+        return
+    node = _first_wrong(graph, values)
+    if node is not None:
+        _refuse(node)
+
+
+def check_written(graph: Any, program: Program) -> None:
+    """The same for a program that PyTorch's exporter wrote: its values have the names of nodes."""
+    values = _eager(graph)
+    if values is None or _agree(graph, program, values):
+        return
+    for node in _different(graph, program, values):
+        _refuse(node)
+    raise UnsupportedOperator(
+        "PyTorch's exporter wrote a program in ONNX that gives other results than PyTorch",
+        try_="torch.export.export of parts of the module shows which",
+    )
+
+
+def _refuse(node: Any) -> None:
+    raise UnsupportedOperator(
+        f"{name_of(node.target)} at {node.name!r} computes something else here than in PyTorch",
+        where=node.name,
+        try_="other operators of PyTorch for it",
+    )
+
+
+# PyTorch.
+
+
+def _eager(graph: Any) -> Mapping[Any, Any] | None:
+    """What each node of an exported program gives; None where there are no inputs to run it on, or
+    a run gives other numbers than the one before.
+    """
+    if graph.example_inputs is None or any(map(_is_random, graph.graph.nodes)):
+        return None
+    torch = import_module("torch")
+    args, kwargs = graph.example_inputs
+    given = iter(import_module("torch.utils._pytree").tree_leaves((args, kwargs)))
+    specs = {s.arg.name: s for s in graph.graph_signature.input_specs}
+    inputs = []
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            spec = specs[node.name]
+            held = spec.kind.name != "USER_INPUT"
+            value = _held(graph, spec) if held else next(given)
+            inputs.append(value.detach().clone() if isinstance(value, torch.Tensor) else value)
+
+    values: dict[Any, Any] = {}
+
+    interpreter: Any = torch.fx.Interpreter
+
+    class Recorded(interpreter):  # type: ignore[misc]
+        def run_node(self, node: Any) -> Any:
+            found = super().run_node(node)
+            values[node] = found
+            return found
+
+    with torch.no_grad():
+        try:
+            Recorded(graph.graph_module, garbage_collect_values=False).run(*inputs)
+        except Exception:  # what PyTorch does not run there is nothing to be held against
+            return None
+    return values
+
+
+def _held(graph: Any, spec: Any) -> Any:
+    state = graph.state_dict
+    return state[spec.target] if spec.target in state else graph.constants[spec.target]
+
+
+def _is_random(node: Any) -> bool:
+    tags = getattr(node.target, "tags", ())
+    if not any(str(t).endswith("nondeterministic_seeded") for t in tags):
+        return False
+    name = name_of(node.target)
+    if name == "aten.dropout":
+        return bool(node.args[1] and node.args[2])
+    if name.startswith("aten.scaled_dot_product"):
+        return bool(node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0))
+    return True
+
+
+# Comparisons.
+
+
+def _agree(graph: Any, program: Program, values: Mapping[Any, Any]) -> bool:
+    found = _run(program, _feeds(graph, program, values))
+    wanted = list(_results(graph, values))
+    return (
+        found is not None
+        and len(found) == len(wanted)
+        and all(map(is_same, found.values(), wanted))
+    )
+
+
+def _feeds(graph: Any, program: Program, values: Mapping[Any, Any]) -> dict[str, np.ndarray]:
+    """The example inputs by the names of the program's parameters."""
+    kinds = {s.arg.name: s.kind.name for s in graph.graph_signature.input_specs}
+    places = [
+        n
+        for n in graph.graph.nodes
+        if n.op == "placeholder" and kinds[n.name] == "USER_INPUT" and hasattr(values[n], "dtype")
+    ]
+    arrays = [array_of(values[n]) for n in places]
+    return dict(zip((p.name for p in program.main.params), arrays, strict=False))
+
+
+def _results(graph: Any, values: Mapping[Any, Any]) -> Iterator[Any]:
+    output = next(n for n in graph.graph.nodes if n.op == "output")
+    for node, spec in zip(output.args[0], graph.graph_signature.output_specs, strict=True):
+        if spec.kind.name == "USER_OUTPUT":
+            value = values.get(node) if hasattr(node, "op") else node
+            if value is not None:
+                yield array_of(value) if hasattr(value, "dtype") else np.asarray(value)
+
+
+def _run(program: Program, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    try:
+        return evaluate(program, feeds)
+    except Cancelled:
+        raise
+    except IronworksError:
+        return None
+
+
+def is_same(found: Any, wanted: Any) -> bool:
+    """Return True if two arrays differ by no more than roundings."""
+    got, want = np.asarray(found), np.asarray(wanted)
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return False
+    if not is_float(want.dtype.name):
+        return bool(np.array_equal(got, want))
+    share = SHARES.get(want.dtype.name, 1.0)
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(b)
+    if not np.array_equal(np.isfinite(a), finite):
+        return False
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return False
+    largest = float(np.abs(b[finite]).max(initial=0.0))
+    off = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
+    return off <= share * max(largest, share)
+
+
+# Which operator.
+
+
+def _first_wrong(graph: Any, values: Mapping[Any, Any]) -> Any:
+    """The first node that gives something else for what PyTorch gives it; None where each is right
+    by itself, and what differs is made of roundings.
+    """
+    for node in graph.graph.nodes:
+        if node.op != "call_function" or not _tensors(values.get(node)):
+            continue
+        try:
+            program, feeds = program_of_node(node, values)
+        except IronworksError:
+            continue
+        found = None if program is None else _run(program, feeds)
+        wanted = _tensors(values[node])
+        if found is None or not all(map(is_same, found.values(), wanted)):
+            return node
+    return None
+
+
+def _tensors(value: Any) -> list[np.ndarray]:
+    found = value if isinstance(value, (list, tuple)) else [value]
+    return [array_of(v) for v in found if hasattr(v, "dtype")]
+
+
+def _different(graph: Any, program: Program, values: Mapping[Any, Any]) -> Sequence[Any]:
+    """The first node of which a value of its name differs."""
+    nodes = {n.name: n for n in graph.graph.nodes if n.op == "call_function"}
+    named: list[Var] = [v for b in program.main.body for v in b.vars if v.name in nodes]
+    if not named:
+        return []
+    main = replace(program.main, outputs=tuple(named), output_names=tuple(v.name for v in named))
+    found = _run(program.with_function(main), _feeds(graph, program, values)) or {}
+    for name, value in found.items():
+        wanted = _tensors(values.get(nodes[name]))
+        if len(wanted) == 1 and not is_same(value, wanted[0]):
+            return [nodes[name]]
+    return []

@@ -1,0 +1,623 @@
+"""ATen's operators on each element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from explorer.frontends import arrays as np
+from explorer.frontends.aten.call import Call
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.promote import converted, traced
+from explorer.ir.dtypes import is_float, ml_dtypes
+
+Handler = Callable[..., Any]
+
+
+def _record(op: str, **attrs: Any) -> Handler:
+    """An operator of the language on the argument, in the dtype of the result."""
+    return lambda call, x: emit(op, call.cast(x), **attrs)
+
+
+def _unary(function: Handler) -> Handler:
+    return lambda call, x: function(call.cast(x))
+
+
+def _binary(function: Handler) -> Handler:
+    return lambda call, a, b: function(call.cast(a), call.cast(b))
+
+
+def _comparison(function: Handler) -> Handler:
+    return lambda call, a, b: function(*call.alike(a, b))
+
+
+def _logic(function: Handler) -> Handler:
+    return lambda call, *values: function(*(converted(v, "bool") for v in values))
+
+
+def _whole(function: Handler) -> Handler:
+    """Rounding leaves integers as they are."""
+    return lambda call, x: function(call.cast(x)) if call.is_float else call.cast(x)
+
+
+def like(value: float, x: TracedArray) -> TracedArray:
+    """A number in the dtype of an array."""
+    return converted(value, x.dtype)
+
+
+def is_floats(x: TracedArray) -> bool:
+    """Return True if an array is of floats, narrow ones among them."""
+    return is_float(x.type.element)
+
+
+def is_nan(x: TracedArray) -> TracedArray:
+    """Where an array is not a number."""
+    return emit("IsNaN", x) if is_floats(x) else _nowhere(x)
+
+
+def is_inf(x: TracedArray) -> TracedArray:
+    """Where an array is infinite."""
+    return emit("IsInf", x) if is_floats(x) else _nowhere(x)
+
+
+def _nowhere(x: TracedArray) -> TracedArray:
+    found: TracedArray = np.not_equal(x, x)
+    return found
+
+
+# Arithmetic.
+
+
+def _add(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+    return np.add(call.cast(a), _times(call, b, alpha))
+
+
+def _sub(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+    return np.subtract(call.cast(a), _times(call, b, alpha))
+
+
+def _rsub(call: Call, a: Any, b: Any, alpha: Any = 1) -> Any:
+    return np.subtract(call.cast(b), _times(call, a, alpha))
+
+
+def _times(call: Call, x: Any, factor: Any) -> Any:
+    given = call.cast(x)
+    return given if _is_one(factor) else np.multiply(given, call.cast(factor))
+
+
+def _is_one(factor: Any) -> bool:
+    return isinstance(factor, (int, float)) and factor == 1
+
+
+def _div(call: Call, a: Any, b: Any, mode: str | None = None) -> Any:
+    x, y = call.cast(a), call.cast(b)
+    match mode:
+        case None:
+            return np.divide(x, y)
+        case "floor":
+            return np.floor_divide(x, y)
+        case _:
+            if call.is_float:
+                return np.trunc(np.divide(x, y))
+            return emit("Div", np.subtract(x, np.fmod(x, y)), y)
+
+
+def _floor_divide(call: Call, a: Any, b: Any) -> Any:
+    return _div(call, a, b, "floor")
+
+
+def _pow(call: Call, a: Any, b: Any) -> Any:
+    base, exponent = call.cast(a), call.cast(b)
+    if isinstance(b, (int, float)) and b in (0.5, 1, 2, -1) and (call.is_float or b > 0):
+        match float(b):
+            case 0.5:
+                return np.sqrt(base)
+            case 1.0:
+                return base
+            case 2.0:
+                return np.multiply(base, base)
+            case _:
+                return np.reciprocal(base)
+    return emit("Pow", base, exponent)
+
+
+def _fmax(call: Call, a: Any, b: Any) -> Any:
+    return _either(np.maximum, call.cast(a), call.cast(b))
+
+
+def _fmin(call: Call, a: Any, b: Any) -> Any:
+    return _either(np.minimum, call.cast(a), call.cast(b))
+
+
+def _either(choose: Handler, x: TracedArray, y: TracedArray) -> Any:
+    """The one that is a number where the other is none."""
+    found = np.where(is_nan(y), x, choose(x, y))
+    return np.where(is_nan(x), y, found)
+
+
+def _addcmul(call: Call, x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+    product = np.multiply(call.cast(a), call.cast(b))
+    return np.add(call.cast(x), _times(call, product, value))
+
+
+def _addcdiv(call: Call, x: Any, a: Any, b: Any, value: Any = 1) -> Any:
+    return np.add(call.cast(x), np.divide(_times(call, a, value), call.cast(b)))
+
+
+def _lerp(call: Call, a: Any, b: Any, weight: Any) -> Any:
+    x, y, w = call.cast(a), call.cast(b), call.cast(weight)
+    off = np.subtract(y, x)
+    near = np.add(x, np.multiply(w, off))
+    far = np.subtract(y, np.multiply(off, np.subtract(like(1, w), w)))
+    return np.where(np.less(np.abs(w), like(0.5, w)), near, far)
+
+
+def _clamp(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+    given = call.cast(x)
+    limits = [None if n is None else call.cast(n) for n in (low, high)]
+    if call.is_float and all(n is None or n.ndim == 0 for n in limits):
+        return emit("Clip", given, *limits)
+    given = given if limits[0] is None else np.maximum(given, limits[0])
+    return given if limits[1] is None else np.minimum(given, limits[1])
+
+
+def _sign(call: Call, x: Any) -> Any:
+    given = call.cast(x)
+    return given if call.dtype == "bool" else np.sign(given)
+
+
+def _signbit(call: Call, x: Any) -> Any:
+    given = traced(x)
+    if not is_floats(given):
+        return np.less(given, like(0, given)) if given.dtype.kind == "i" else _nowhere(given)
+    return _negative(given)
+
+
+def _negative(x: TracedArray) -> TracedArray:
+    """Where the sign of floats is set: of -0 too, whose reciprocal is negative."""
+    zero = np.equal(x, like(0, x))
+    below = np.less(np.reciprocal(np.where(zero, x, like(1, x))), like(0, x))
+    found: TracedArray = np.where(zero, below, np.less(x, like(0, x)))
+    return found
+
+
+def _copysign(call: Call, a: Any, b: Any) -> Any:
+    size, sign = np.abs(call.cast(a)), call.cast(b)
+    return np.where(_negative(sign), np.negative(size), size)
+
+
+def _abs(call: Call, x: Any) -> Any:
+    return np.abs(call.cast(x))
+
+
+def _negate(call: Call, x: Any) -> Any:
+    return np.negative(call.cast(x))
+
+
+def _round(call: Call, x: Any, decimals: int = 0) -> Any:
+    given = call.cast(x)
+    if not call.is_float:
+        return given
+    if decimals == 0:
+        return np.rint(given)
+    scale = like(10.0 ** abs(decimals), given)
+    if decimals > 0:
+        return np.divide(np.rint(np.multiply(given, scale)), scale)
+    return np.multiply(np.rint(np.divide(given, scale)), scale)
+
+
+def _atan2(call: Call, y: Any, x: Any) -> Any:
+    """The angle of (x, y): the quadrant by the signs, as those of zeros are."""
+    a, b = call.cast(y), call.cast(x)
+    p, q = np.abs(a), np.abs(b)
+    most, least = np.maximum(p, q), np.minimum(p, q)
+    zero, one = like(0, a), like(1, a)
+    same = np.equal(most, least)  # both of them endless, or nothing
+    ratio = np.divide(least, np.where(np.equal(most, zero), one, most))
+    ratio = np.where(np.logical_and(same, np.greater(most, zero)), one, ratio)
+    angle = np.arctan(ratio)
+    angle = np.where(np.greater(p, q), np.subtract(like(math.pi / 2, a), angle), angle)
+    angle = np.where(_negative(b), np.subtract(like(math.pi, a), angle), angle)
+    return np.where(_negative(a), np.negative(angle), angle)
+
+
+def _hypot(call: Call, a: Any, b: Any) -> Any:
+    return np.hypot(call.cast(a), call.cast(b))
+
+
+def _nan_to_num(
+    call: Call, x: Any, nan: float | None = None, top: float | None = None, low: float | None = None
+) -> Any:
+    given = call.cast(x)
+    if not call.is_float:
+        return given
+    limits = ml_dtypes.finfo(call.dtype)
+    values = (
+        0.0 if nan is None else nan,
+        float(limits.max) if top is None else top,
+        float(limits.min) if low is None else low,
+    )
+    gone, above, below = (like(v, given) for v in values)
+    endless = is_inf(given)
+    edge = np.where(np.greater(given, like(0, given)), above, below)
+    return np.where(is_nan(given), gone, np.where(endless, edge, given))
+
+
+# Exponentials.
+
+
+def _exp2(call: Call, x: Any) -> Any:
+    given = call.cast(x)
+    return emit("Pow", like(2, given), given)
+
+
+def _logit(call: Call, x: Any, eps: float | None = None) -> Any:
+    given = call.cast(x)
+    if eps is not None:
+        given = emit("Clip", given, like(eps, given), like(1 - eps, given))
+    return np.log(np.divide(given, np.subtract(like(1, given), given)))
+
+
+def _xlogy(call: Call, a: Any, b: Any) -> Any:
+    x, y = call.cast(a), call.cast(b)
+    zero = np.equal(x, like(0, x))
+    plain = np.multiply(x, np.log(np.where(zero, like(1, y), y)))
+    return np.where(is_nan(y), y, np.where(zero, like(0, x), plain))
+
+
+def _logaddexp(call: Call, a: Any, b: Any) -> Any:
+    x, y = call.cast(a), call.cast(b)
+    top = np.maximum(x, y)
+    same = np.logical_and(np.equal(x, y), is_inf(x))
+    off = np.negative(np.abs(np.subtract(x, np.where(same, like(0, y), y))))
+    return np.where(same, x, np.add(top, np.log1p(np.exp(off))))
+
+
+def _logaddexp2(call: Call, a: Any, b: Any) -> Any:
+    x, y = call.cast(a), call.cast(b)
+    top = np.maximum(x, y)
+    same = np.logical_and(np.equal(x, y), is_inf(x))
+    off = np.negative(np.abs(np.subtract(x, np.where(same, like(0, y), y))))
+    more = np.multiply(np.log1p(emit("Pow", like(2, off), off)), like(1 / math.log(2), off))
+    return np.where(same, x, np.add(top, more))
+
+
+def _sinc(call: Call, x: Any) -> Any:
+    given = np.multiply(call.cast(x), like(math.pi, call.cast(x)))
+    zero = np.equal(given, like(0, given))
+    safe = np.where(zero, like(1, given), given)
+    return np.where(zero, like(1, given), np.divide(np.sin(safe), safe))
+
+
+# Activations.
+
+
+def _relu(call: Call, x: Any) -> Any:
+    given = call.cast(x)
+    return emit("Relu", given) if call.is_float else np.maximum(given, like(0, given))
+
+
+def _clipped(call: Call, x: Any, low: Any = -1, high: Any = 1) -> Any:
+    return _clamp(call, x, low, high)
+
+
+def _leaky_relu(call: Call, x: Any, slope: float = 0.01) -> Any:
+    given = call.cast(x)
+    return np.where(
+        np.greater(given, like(0, given)), given, np.multiply(given, like(slope, given))
+    )
+
+
+def _elu(call: Call, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    given = call.cast(x)
+    positive = np.greater(given, like(0, given))
+    inner = np.multiply(np.where(positive, like(0, given), given), like(input_scale, given))
+    below = np.multiply(np.expm1(inner), like(alpha * scale, given))
+    return np.where(positive, np.multiply(given, like(scale, given)), below)
+
+
+def _celu(call: Call, x: Any, alpha: float = 1.0) -> Any:
+    return _elu(call, x, alpha, 1, 1 / alpha)
+
+
+def _selu(call: Call, x: Any) -> Any:
+    return _elu(call, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+def _gelu(call: Call, x: Any, approximate: str = "none") -> Any:
+    return emit("Gelu", call.cast(x), approximate=approximate)
+
+
+def _silu(call: Call, x: Any) -> Any:
+    return emit("Swish", call.cast(x))
+
+
+def _softplus(call: Call, x: Any, beta: float = 1, threshold: float = 20) -> Any:
+    given = call.cast(x)
+    inner = np.multiply(given, like(beta, given))
+    large = np.greater(inner, like(threshold, given))
+    small = np.divide(emit("Softplus", np.where(large, like(0, given), inner)), like(beta, given))
+    return np.where(large, given, small)
+
+
+def _log_sigmoid(call: Call, x: Any) -> Any:
+    given = call.cast(x)
+    return np.negative(emit("Softplus", np.negative(given)))
+
+
+def _hardshrink(call: Call, x: Any, limit: float = 0.5) -> Any:
+    given = call.cast(x)
+    inside = np.less_equal(np.abs(given), like(limit, given))
+    return np.where(inside, like(0, given), given)
+
+
+def _softshrink(call: Call, x: Any, limit: float = 0.5) -> Any:
+    given, by = call.cast(x), like(limit, call.cast(x))
+    nearer = np.subtract(given, np.multiply(np.sign(given), by))
+    inside = np.less_equal(np.abs(given), by)
+    return np.where(inside, np.multiply(given, like(0, given)), nearer)
+
+
+def _hardsigmoid(call: Call, x: Any) -> Any:
+    given = call.cast(x)
+    up = emit("Clip", np.add(given, like(3, given)), like(0, given), like(6, given))
+    return np.divide(up, like(6, given))
+
+
+def _hardswish(call: Call, x: Any) -> Any:
+    return np.multiply(call.cast(x), _hardsigmoid(call, x))
+
+
+def _threshold(call: Call, x: Any, limit: Any, value: Any) -> Any:
+    given = call.cast(x)
+    return np.where(np.less_equal(given, call.cast(limit)), call.cast(value), given)
+
+
+def _prelu(call: Call, x: Any, weight: Any) -> Any:
+    given, slope = call.cast(x), call.cast(weight)
+    if slope.ndim and given.ndim > 1:
+        slope = np.reshape(slope, (-1, *(1,) * (given.ndim - 2)))
+    if not given.ndim:
+        slope = np.reshape(slope, ())
+    return np.where(np.greater(given, like(0, given)), given, np.multiply(given, slope))
+
+
+def _glu(call: Call, x: Any, dim: int = -1) -> Any:
+    a, b = np.split(call.cast(x), 2, dim)
+    return np.multiply(a, emit("Sigmoid", b))
+
+
+def _square(call: Call, x: Any) -> Any:
+    given = call.cast(x)
+    return np.multiply(given, given)
+
+
+def _rsqrt(call: Call, x: Any) -> Any:
+    return np.reciprocal(np.sqrt(call.cast(x)))
+
+
+# Choices and bits.
+
+
+def _where(call: Call, condition: Any, a: Any, b: Any) -> Any:
+    return np.where(converted(condition, "bool"), call.cast(a), call.cast(b))
+
+
+def _masked_fill(call: Call, x: Any, mask: Any, value: Any) -> Any:
+    return np.where(converted(mask, "bool"), call.cast(value), call.cast(x))
+
+
+def _isfinite(call: Call, x: Any) -> Any:
+    given = traced(x)
+    return np.logical_not(np.logical_or(is_nan(given), is_inf(given)))
+
+
+def _signed_inf(below: bool) -> Handler:
+    def handler(call: Call, x: Any) -> Any:
+        given = traced(x)
+        compare = np.less if below else np.greater
+        return np.logical_and(is_inf(given), compare(given, like(0, given)))
+
+    return handler
+
+
+def _shift(direction: str) -> Handler:
+    """Shifts of bits; to the right with the sign, and by too many bits as by all of them."""
+
+    def handler(call: Call, a: Any, b: Any) -> Any:
+        x, by = call.cast(a), call.cast(b)
+        if x.dtype.kind == "u":
+            return emit("BitShift", x, by, direction=direction.upper())
+        power = emit("Pow", like(2, x), np.minimum(by, like(x.dtype.itemsize * 8 - 2, by)))
+        if direction == "left":
+            return np.multiply(x, power)
+        return np.floor_divide(x, power)
+
+    return handler
+
+
+def _to(call: Call, x: Any, *_: Any) -> Any:
+    return cast(x, call.dtype)
+
+
+def cast(x: Any, dtype: str) -> TracedArray:
+    """A value in a dtype, by name."""
+    return converted(x, dtype)
+
+
+def _bits(call: Call, x: Any, *_: Any) -> Any:
+    return emit("BitCast", traced(x), to=call.dtype)
+
+
+def _gcd(call: Call, a: Any, b: Any) -> Any:
+    """Euclid's steps, as many as numbers of the dtype may need."""
+    x, y = np.abs(call.cast(a)), np.abs(call.cast(b))
+    steps = {1: 12, 2: 24, 4: 47, 8: 93}[x.dtype.itemsize]
+    for _ in range(steps):
+        zero = np.equal(y, like(0, y))
+        rest = np.remainder(x, np.where(zero, like(1, y), y))
+        x, y = np.where(zero, x, y), np.where(zero, y, rest)
+    return x
+
+
+def _lcm(call: Call, a: Any, b: Any) -> Any:
+    x, y = call.cast(a), call.cast(b)
+    common = _gcd(call, x, y)
+    safe = np.where(np.equal(common, like(0, common)), like(1, common), common)
+    return np.abs(np.multiply(np.floor_divide(x, safe), y))
+
+
+def _frac(call: Call, x: Any) -> Any:
+    given = call.cast(x)
+    return np.subtract(given, np.trunc(given))
+
+
+def _heaviside(call: Call, x: Any, value: Any) -> Any:
+    given = call.cast(x)
+    zero = np.equal(given, like(0, given))
+    step = np.where(np.greater(given, like(0, given)), like(1, given), like(0, given))
+    return np.where(zero, call.cast(value), step)
+
+
+def _trunc(call: Call, x: Any) -> Any:
+    return np.trunc(call.cast(x)) if call.is_float else call.cast(x)
+
+
+def _identity(call: Call, x: Any, *_: Any) -> Any:
+    return x
+
+
+ELEMENTWISE: Mapping[str, Handler] = {
+    # arithmetic
+    "add": _add,
+    "sub": _sub,
+    "rsub": _rsub,
+    "mul": _binary(np.multiply),
+    "div": _div,
+    "floor_divide": _floor_divide,
+    "remainder": _binary(np.remainder),
+    "fmod": _binary(np.fmod),
+    "pow": _pow,
+    "maximum": _binary(np.maximum),
+    "minimum": _binary(np.minimum),
+    "fmax": _fmax,
+    "fmin": _fmin,
+    "addcmul": _addcmul,
+    "addcdiv": _addcdiv,
+    "lerp": _lerp,
+    "clamp": _clamp,
+    "clamp_min": lambda call, x, low: _clamp(call, x, low),
+    "clamp_max": lambda call, x, high: _clamp(call, x, None, high),
+    "abs": _abs,
+    "neg": _negate,
+    "sign": _sign,
+    "sgn": _sign,
+    "signbit": _signbit,
+    "copysign": _copysign,
+    "reciprocal": _unary(np.reciprocal),
+    "sqrt": _unary(np.sqrt),
+    "rsqrt": _rsqrt,
+    "square": _square,
+    "hypot": _hypot,
+    "atan2": _atan2,
+    "nan_to_num": _nan_to_num,
+    "gcd": _gcd,
+    "lcm": _lcm,
+    "frac": _frac,
+    "heaviside": _heaviside,
+    # rounding
+    "floor": _whole(np.floor),
+    "ceil": _whole(np.ceil),
+    "trunc": _trunc,
+    "fix": _trunc,
+    "round": _round,
+    # exponentials and trigonometry
+    "exp": _unary(np.exp),
+    "exp2": _exp2,
+    "expm1": _unary(np.expm1),
+    "log": _unary(np.log),
+    "log2": _unary(np.log2),
+    "log10": _unary(np.log10),
+    "log1p": _unary(np.log1p),
+    "logit": _logit,
+    "xlogy": _xlogy,
+    "logaddexp": _logaddexp,
+    "logaddexp2": _logaddexp2,
+    "sinc": _sinc,
+    "erf": _record("Erf"),
+    **{
+        name: _unary(getattr(np, name))
+        for name in (
+            *("sin", "cos", "tan", "sinh", "cosh", "tanh"),
+            *("asin", "acos", "atan", "asinh", "acosh", "atanh"),
+        )
+    },
+    # activations
+    "relu": _relu,
+    "relu6": lambda call, x: _clamp(call, x, 0, 6),
+    "hardtanh": _clipped,
+    "leaky_relu": _leaky_relu,
+    "elu": _elu,
+    "celu": _celu,
+    "selu": _selu,
+    "gelu": _gelu,
+    "silu": _silu,
+    "mish": _record("Mish"),
+    "sigmoid": _record("Sigmoid"),
+    "softplus": _softplus,
+    "log_sigmoid": _log_sigmoid,
+    "hardshrink": _hardshrink,
+    "softshrink": _softshrink,
+    "hardsigmoid": _hardsigmoid,
+    "hardswish": _hardswish,
+    "threshold": _threshold,
+    "_prelu_kernel": _prelu,
+    "prelu": _prelu,
+    "glu": _glu,
+    # comparisons, logic and choices
+    "eq": _comparison(np.equal),
+    "ne": _comparison(np.not_equal),
+    "lt": _comparison(np.less),
+    "le": _comparison(np.less_equal),
+    "gt": _comparison(np.greater),
+    "ge": _comparison(np.greater_equal),
+    "logical_and": _logic(np.logical_and),
+    "logical_or": _logic(np.logical_or),
+    "logical_xor": _logic(np.logical_xor),
+    "logical_not": _logic(np.logical_not),
+    "bitwise_and": _binary(np.bitwise_and),
+    "bitwise_or": _binary(np.bitwise_or),
+    "bitwise_xor": _binary(np.bitwise_xor),
+    "bitwise_not": _unary(np.invert),
+    "bitwise_left_shift": _shift("left"),
+    "bitwise_right_shift": _shift("right"),
+    "isnan": lambda call, x: is_nan(traced(x)),
+    "isinf": lambda call, x: is_inf(traced(x)),
+    "isfinite": _isfinite,
+    "isposinf": _signed_inf(below=False),
+    "isneginf": _signed_inf(below=True),
+    "where.self": _where,
+    "where.ScalarSelf": _where,
+    "where.ScalarOther": _where,
+    "where.Scalar": _where,
+    "masked_fill": _masked_fill,
+    # the same elements
+    "_to_copy": _to,
+    "to": _to,
+    "type_as": _to,
+    "clone": _to,
+    "contiguous": _identity,
+    "alias": _identity,
+    "detach": _identity,
+    "lift_fresh_copy": _identity,
+    "lift_fresh": _identity,
+    "_conj": _identity,
+    "conj": _identity,
+    "resolve_conj": _identity,
+    "resolve_neg": _identity,
+    "real": _identity,
+    "positive": _identity,
+    "view.dtype": _bits,
+}

@@ -1,0 +1,931 @@
+"""ATen's operators that networks are made of: products, windows, norms, attention, images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy
+
+from explorer.frontends import arrays as np
+from explorer.frontends.aten.call import Call, pair
+from explorer.frontends.aten.elementwise import like
+from explorer.frontends.aten.indexing import repeated, scatter
+from explorer.frontends.aten.reductions import extreme, moments, reduced
+from explorer.frontends.aten.shaping import axis_of, cut
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.emit import emit, emit_several
+from explorer.frontends.tracing.promote import converted, traced
+from explorer.ir.dtypes import ml_dtypes
+
+Handler = Callable[..., Any]
+
+
+# Products.
+
+
+def _matmul(call: Call, a: Any, b: Any) -> Any:
+    return np.matmul(call.cast(a), call.cast(b))
+
+
+def _linear(call: Call, x: Any, weight: Any, bias: Any = None) -> Any:
+    w = call.cast(weight)
+    found = np.matmul(call.cast(x), np.transpose(w))
+    return found if bias is None else np.add(found, call.cast(bias))
+
+
+def _scaled(call: Call, x: Any, factor: Any) -> Any:
+    return x if factor == 1 else np.multiply(x, call.cast(factor))
+
+
+def _addmm(call: Call, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    product = _scaled(call, np.matmul(call.cast(a), call.cast(b)), alpha)
+    return product if beta == 0 else np.add(product, _scaled(call, call.cast(x), beta))
+
+
+def _addbmm(call: Call, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    total = reduced("ReduceSum", np.matmul(call.cast(a), call.cast(b)), 0)
+    product = _scaled(call, total, alpha)
+    return product if beta == 0 else np.add(product, _scaled(call, call.cast(x), beta))
+
+
+def _addr(call: Call, x: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    product = np.multiply(np.expand_dims(call.cast(a), 1), call.cast(b))
+    product = _scaled(call, product, alpha)
+    return product if beta == 0 else np.add(product, _scaled(call, call.cast(x), beta))
+
+
+def _dot(call: Call, a: Any, b: Any) -> Any:
+    return reduced("ReduceSum", np.multiply(call.cast(a), call.cast(b)))
+
+
+def _int_mm(call: Call, a: Any, b: Any) -> Any:
+    return emit("MatMulInteger", traced(a), traced(b))
+
+
+def _einsum(call: Call, equation: str, operands: Sequence[Any], path: Any = None) -> Any:
+    given = [call.cast(o) for o in operands]
+    if any(c.isupper() for c in equation) or not given:
+        call.refuse("subscripts in capitals")
+    return np.einsum(equation, *given)
+
+
+def _cdist(call: Call, a: Any, b: Any, p: float = 2, mode: Any = None) -> Any:
+    x, y = call.cast(a), call.cast(b)
+    off = np.abs(np.subtract(np.expand_dims(x, -2), np.expand_dims(y, -3)))
+    return _distance(off, p)
+
+
+def _distance(off: TracedArray, p: float) -> Any:
+    """The norm of differences along the last dim; flat where they are nothing."""
+    if p == 0:
+        return reduced("ReduceSum", converted(np.not_equal(off, like(0, off)), off.dtype), -1)
+    if p == 1:
+        return reduced("ReduceSum", off, -1)
+    if math.isinf(p):
+        return extreme("ReduceMax", off, -1)
+    total = reduced("ReduceSum", emit("Pow", off, like(p, off)) if p != 2 else off * off, -1)
+    none = np.equal(total, like(0, total))
+    safe = np.where(none, like(1, total), total)
+    root = np.sqrt(safe) if p == 2 else emit("Pow", safe, like(1 / p, safe))
+    return np.where(none, total, root)
+
+
+def _pdist(call: Call, x: Any, p: float = 2) -> Any:
+    given = call.cast(x)
+    count = given.shape[0]
+    if not isinstance(count, int):
+        call.refuse("rows that only a run counts")
+    rows, columns = numpy.triu_indices(count, 1)
+    off = np.subtract(np.take(given, rows, 0), np.take(given, columns, 0))
+    return _distance(np.abs(off), p)
+
+
+# Windows.
+
+
+def _batched(x: TracedArray, rank: int) -> tuple[TracedArray, bool]:
+    """With a batch of one where there is none."""
+    alone = x.ndim == rank + 1
+    return (np.expand_dims(x, 0), True) if alone else (x, False)
+
+
+def _unbatched(found: Any, alone: bool) -> Any:
+    return np.squeeze(found, (0,)) if alone else found
+
+
+def _convolution(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    *_: Any,
+) -> Any:
+    w = call.cast(weight)
+    rank = w.ndim - 2
+    given, alone = _batched(call.cast(x), rank)
+    pads = pair(padding, rank, 0)
+    attrs: dict[str, Any] = {
+        "strides": pair(stride, rank),
+        "dilations": pair(dilation, rank),
+        "pads": pads * 2 if len(pads) == rank else pads,
+        "kernel_shape": w.type.dims[2:],
+        "group": groups,
+    }
+    operands = [given, w] if bias is None else [given, w, call.cast(bias)]
+    if transposed:
+        attrs["output_padding"] = pair(output_padding, rank, 0)
+    return _unbatched(emit("ConvTranspose" if transposed else "Conv", *operands, **attrs), alone)
+
+
+def _conv(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    rank = traced(weight).ndim - 2
+    if isinstance(padding, str):
+        padding = _same(traced(weight), pair(dilation, rank)) if padding == "same" else 0
+    return _convolution(call, x, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+def _same(weight: TracedArray, dilation: Sequence[int]) -> tuple[int, ...]:
+    """Pads that leave the extents as they are; the odd one comes last."""
+    total = [d * (k - 1) for k, d in zip(weight.shape[2:], dilation, strict=True)]
+    return (*(t // 2 for t in total), *(t - t // 2 for t in total))
+
+
+def _conv_transpose(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    return _convolution(
+        call, x, weight, bias, stride, padding, dilation, True, output_padding, groups
+    )
+
+
+def _reach(
+    call: Call, x: TracedArray, rank: int, window: Sequence[Any], ceil: bool
+) -> tuple[tuple[int, ...], list[Any]]:
+    """The pads of a pool, at the end as far as PyTorch's results reach, and their extents."""
+    sizes, strides, pads, dilations = window
+    extents = [int(n) if isinstance(n, int) else None for n in call.results[0].shape[-rank:]]
+    after = list(pads)
+    if ceil:
+        for d, (n, out) in enumerate(zip(x.shape[-rank:], extents, strict=True)):
+            if out is None or not isinstance(n, int):
+                call.refuse("ceil_mode over a dim that only a run knows")
+            need = (out - 1) * strides[d] + dilations[d] * (sizes[d] - 1) + 1
+            after[d] = max(need - n - pads[d], 0)
+    return (*pads, *after), extents
+
+
+def _max_pool(rank: int) -> Handler:
+    def handler(
+        call: Call,
+        x: Any,
+        size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil: bool = False,
+    ) -> Any:
+        given, alone = _batched(call.cast(x), rank)
+        sizes = pair(size, rank)
+        strides, pads = pair(stride, rank, sizes), pair(padding, rank, 0)
+        dilations = pair(dilation, rank)
+        wide, _ = _reach(call, given, rank, (sizes, strides, pads, dilations), ceil)
+        attrs: dict[str, Any] = {
+            "kernel_shape": sizes,
+            "strides": strides,
+            "pads": wide,
+            "dilations": dilations,
+        }
+        if len(call.results) == 1 or 1 not in call.read:
+            return [_unbatched(emit("MaxPool", given, **attrs), alone), None]
+        values, places = emit_several("MaxPool", 2, given, **attrs)
+        plane = given.shape[-rank]
+        for n in given.shape[-rank:][1:]:
+            plane = plane * n
+        places = np.remainder(places, converted(plane, "int64"))
+        return [_unbatched(v, alone) for v in (values, places)]
+
+    return handler
+
+
+def _avg_pool(rank: int) -> Handler:
+    def handler(
+        call: Call,
+        x: Any,
+        size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil: bool = False,
+        with_pads: bool = True,
+        divisor: int | None = None,
+    ) -> Any:
+        given, alone = _batched(call.cast(x), rank)
+        sizes = pair(size, rank)
+        strides, pads = pair(stride, rank, sizes), pair(padding, rank, 0)
+        window = (sizes, strides, pads, (1,) * rank)
+        wide, extents = _reach(call, given, rank, window, ceil)
+        attrs: dict[str, Any] = {"kernel_shape": sizes, "strides": strides, "pads": wide}
+        if wide[rank:] == pads and divisor is None:
+            found = emit("AveragePool", given, count_include_pad=int(with_pads), **attrs)
+            return _unbatched(found, alone)
+        found = emit("AveragePool", given, count_include_pad=1, **attrs)
+        each = math.prod(sizes)
+        if divisor is not None:
+            return _unbatched(np.multiply(found, like(each / divisor, found)), alone)
+        counts = numpy.ones((), numpy.float64)
+        for d in range(rank):
+            row = _counts(given.shape[-rank:][d], extents[d], window, d, with_pads)
+            counts = counts[..., None] * row
+        return _unbatched(np.multiply(found, call.cast(each / counts)), alone)
+
+    return handler
+
+
+def _counts(n: int, out: int, window: Sequence[Any], d: int, with_pads: bool) -> Any:
+    """How many places of a dim each window has, those of the pads that were asked for among them or
+    not.
+    """
+    sizes, strides, pads, _ = window
+    starts = numpy.arange(out) * strides[d] - pads[d]
+    ends = numpy.minimum(starts + sizes[d], n + pads[d])
+    return ends - starts if with_pads else numpy.minimum(ends, n) - numpy.maximum(starts, 0)
+
+
+def _parts(n: int, out: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Begin and end of the windows of an adaptive pool."""
+    i = numpy.arange(out)
+    return i * n // out, -(-(i + 1) * n // out)
+
+
+def _adaptive_avg(rank: int) -> Handler:
+    def handler(call: Call, x: Any, size: Any) -> Any:
+        found = call.cast(x)
+        wanted = pair(size, rank)
+        if all(n == 1 for n in wanted):
+            return reduced("ReduceMean", found, tuple(range(-rank, 0)), keep=True)
+        for d, out in enumerate(wanted):
+            at = found.ndim - rank + d
+            n = found.shape[at]
+            if isinstance(n, int) and n == out:
+                continue
+            if not isinstance(n, int):
+                call.refuse("adaptive pools of a dim that only a run knows")
+            table = numpy.zeros((n, out))
+            for i, (a, b) in enumerate(zip(*_parts(n, out), strict=True)):
+                table[a:b, i] = 1 / (b - a)
+            moved = np.matmul(np.moveaxis(found, at, -1), call.cast(table))
+            found = np.moveaxis(moved, -1, at)
+        return found
+
+    return handler
+
+
+def _adaptive_max(rank: int) -> Handler:
+    def handler(call: Call, x: Any, size: Any) -> Any:
+        given = call.cast(x)
+        spatial = given.shape[-rank:]
+        if not all(isinstance(n, int) for n in spatial):
+            call.refuse("adaptive pools of a dim that only a run knows")
+        wanted = pair(size, rank)
+        table = numpy.zeros((), numpy.int64)
+        for n, out in zip(spatial, wanted, strict=True):  # windows, filled up with their last place
+            begin, end = _parts(n, out)
+            reach = numpy.arange((end - begin).max()) if out else numpy.arange(1)
+            rows = numpy.minimum(begin[:, None] + reach, end[:, None] - 1)
+            table = table[..., None, None] * n + rows
+        order = (*range(0, 2 * rank, 2), *range(1, 2 * rank, 2))
+        places = table.transpose(order).reshape(*wanted, -1)
+        flat = np.reshape(given, (*given.shape[:-rank], -1))
+        windows = np.take(flat, places, -1)
+        values = reduced("ReduceMax", windows, -1)
+        if 1 not in call.read:
+            return [values, None]
+        first = emit("ArgMax", windows, axis=windows.ndim - 1, keepdims=1)
+        wide = np.broadcast_to(traced(places), windows.shape)
+        at = emit("GatherElements", wide, first, axis=windows.ndim - 1)
+        return [values, np.squeeze(at, (-1,))]
+
+    return handler
+
+
+def _im2col(call: Call, x: Any, size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    given, alone = _batched(call.cast(x), 2)
+    kernel, steps, gaps = pair(size, 2), pair(stride, 2), pair(dilation, 2)
+    top, left = pair(padding, 2, 0)
+    padded = np.pad(given, [(0, 0), (0, 0), (top, top), (left, left)])
+    n, c, h, w = padded.shape
+    if not (isinstance(h, int) and isinstance(w, int)):
+        call.refuse("windows of a dim that only a run knows")
+    rows, columns = (
+        numpy.arange((e - g * (k - 1) - 1) // s + 1) * s + (numpy.arange(k) * g)[:, None]
+        for e, k, s, g in zip((h, w), kernel, steps, gaps, strict=True)
+    )
+    table = rows[:, None, :, None] * w + columns[None, :, None, :]
+    found = np.take(np.reshape(padded, (n, c, h * w)), table.reshape(kernel[0] * kernel[1], -1), -1)
+    flat = np.reshape(found, (n, c * kernel[0] * kernel[1], rows.shape[1] * columns.shape[1]))
+    return _unbatched(flat, alone)
+
+
+def _col2im(
+    call: Call, x: Any, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+) -> Any:
+    given = call.cast(x)
+    alone = given.ndim == 2
+    found = emit(
+        "Col2Im",
+        np.expand_dims(given, 0) if alone else given,
+        image_shape=pair(size, 2),
+        block_shape=pair(kernel, 2),
+        dilations=pair(dilation, 2),
+        pads=pair(padding, 2, 0) * 2,
+        strides=pair(stride, 2),
+    )
+    return _unbatched(found, alone)
+
+
+def _unpool(rank: int) -> Handler:
+    def handler(call: Call, x: Any, places: Any, size: Any, *_: Any) -> Any:
+        given, alone = _batched(call.cast(x), rank)
+        at = _batched(converted(places, "int64"), rank)[0]
+        n, c = given.shape[:2]
+        wanted = tuple(size)[-rank:]
+        zeros = np.broadcast_to(like(0, given), (n, c, math.prod(wanted)))
+        flat = scatter(zeros, 2, np.reshape(at, (n, c, -1)), np.reshape(given, (n, c, -1)))
+        return _unbatched(np.reshape(flat, (n, c, *wanted)), alone)
+
+    return handler
+
+
+# Norms.
+
+
+def _ones(x: TracedArray, shape: Sequence[Any]) -> TracedArray:
+    found: TracedArray = np.broadcast_to(like(1, x), tuple(shape))
+    return found
+
+
+def _layer_norm(
+    call: Call,
+    x: Any,
+    shape: Sequence[Any],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Any:
+    given = call.cast(x)
+    scale = _ones(given, shape) if weight is None else call.cast(weight)
+    operands = [given, scale] if bias is None else [given, scale, call.cast(bias)]
+    return emit("LayerNormalization", *operands, axis=given.ndim - len(shape), epsilon=eps)
+
+
+def _native_layer_norm(
+    call: Call, x: Any, shape: Sequence[Any], weight: Any, bias: Any, eps: float
+) -> Any:
+    found = _layer_norm(call, x, shape, weight, bias, eps)
+    if not call.read & {1, 2}:
+        return [found, None, None]
+    dims = tuple(range(-len(shape), 0))
+    variance, mean = moments(converted(traced(x), call.dtype_of(1)), dims, 0)
+    inverse = np.reciprocal(np.sqrt(np.add(variance, like(eps, variance))))
+    return [found, mean, inverse]
+
+
+def _rms_norm(
+    call: Call, x: Any, shape: Sequence[Any], weight: Any = None, eps: float | None = None
+) -> Any:
+    given = call.cast(x)
+    scale = _ones(given, shape) if weight is None else call.cast(weight)
+    least = float(ml_dtypes.finfo(call.dtype).eps) if eps is None else eps
+    return emit("RMSNormalization", given, scale, axis=given.ndim - len(shape), epsilon=least)
+
+
+def _group_norm(
+    call: Call,
+    x: Any,
+    groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Any:
+    given = call.cast(x)
+    channels = given.shape[1:2]
+    scale = _ones(given, channels) if weight is None else call.cast(weight)
+    shift = np.zeros_like(scale) if bias is None else call.cast(bias)
+    return emit("GroupNormalization", given, scale, shift, num_groups=groups, epsilon=eps)
+
+
+def _native_group_norm(
+    call: Call, x: Any, weight: Any, bias: Any, n: Any, c: Any, rest: Any, groups: int, eps: float
+) -> Any:
+    found = _group_norm(call, x, groups, weight, bias, eps)
+    if not call.read & {1, 2}:
+        return [found, None, None]
+    rows = np.reshape(call.cast(x), (n, groups, -1))
+    variance, mean = moments(rows, -1, 0)
+    inverse = np.reciprocal(np.sqrt(np.add(variance, like(eps, variance))))
+    return [found, np.squeeze(mean, (-1,)), np.squeeze(inverse, (-1,))]
+
+
+def _column(v: TracedArray, x: TracedArray) -> TracedArray:
+    found: TracedArray = np.reshape(v, (-1, *(1,) * (x.ndim - 2))) if x.ndim > 2 else v
+    return found
+
+
+def _by_moments(
+    x: TracedArray, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
+) -> TracedArray:
+    """An array less its means over its deviations; times scale, plus shift, by channel."""
+    inverse = np.reciprocal(np.sqrt(np.add(variance, like(eps, variance))))
+    found = np.multiply(np.subtract(x, mean), inverse)
+    if weight is not None:
+        found = np.multiply(found, _column(converted(weight, x.dtype), x))
+    if bias is not None:
+        found = np.add(found, _column(converted(bias, x.dtype), x))
+    return traced(found)
+
+
+def _batch_norm(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    training: bool,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Any:
+    """Only in the mode of inference: what changes statistics is another operator by now."""
+    given = call.cast(x)
+    if training or mean is None:
+        return _over_batch(call, given, weight, bias, eps)[0]
+    channels = given.shape[1:2]
+    scale = _ones(given, channels) if weight is None else call.cast(weight)
+    shift = np.zeros_like(scale) if bias is None else call.cast(bias)
+    operands = (given, scale, shift, call.cast(mean), call.cast(variance))
+    return emit("BatchNormalization", *operands, epsilon=eps)
+
+
+def _over_batch(call: Call, x: TracedArray, weight: Any, bias: Any, eps: float) -> list[Any]:
+    axes = (0, *range(2, x.ndim))
+    variance, mean = moments(x, axes, 0)
+    return [_by_moments(x, mean, variance, weight, bias, eps), mean, variance]
+
+
+def _native_batch_norm(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    given = call.cast(x)
+    if not training:
+        found = _batch_norm(call, given, weight, bias, mean, variance, False, momentum, eps)
+        empty = traced(numpy.zeros(0, numpy.float32))
+        return [found, empty, empty, mean, variance]
+    found, mu, square = _over_batch(call, given, weight, bias, eps)
+    row, squares = (np.reshape(v, (-1,)) for v in (mu, square))
+    inverse = np.reciprocal(np.sqrt(np.add(squares, like(eps, squares))))
+    if mean is None:
+        return [found, row, inverse, None, None]
+    count = math.prod(n for d, n in enumerate(given.shape) if d != 1)
+    least = count - 1 if not isinstance(count, int) else max(count - 1, 1)
+    whole = np.divide(
+        np.multiply(squares, converted(count, squares.dtype)), converted(least, squares.dtype)
+    )
+    new = [
+        np.add(
+            np.multiply(converted(old, v.dtype), like(1 - momentum, v)),
+            np.multiply(v, like(momentum, v)),
+        )
+        for old, v in ((mean, row), (variance, whole))
+    ]
+    return [found, row, inverse, *new]
+
+
+def _legit_without(
+    call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    return _native_batch_norm(call, x, weight, bias, None, None, training, momentum, eps)
+
+
+def _without_training(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    momentum: float,
+    eps: float,
+) -> Any:
+    return _native_batch_norm(call, x, weight, bias, mean, variance, False, momentum, eps)
+
+
+def _with_update(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    momentum: float,
+    eps: float,
+) -> Any:
+    found = _native_batch_norm(call, x, weight, bias, mean, variance, True, momentum, eps)
+    return [*found[:3], traced(numpy.zeros(0, numpy.uint8)), *found[3:]]
+
+
+def _instance_norm(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    by_input: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> Any:
+    given = call.cast(x)
+    if not by_input:
+        return _batch_norm(call, given, weight, bias, mean, variance, False, momentum, eps)
+    scale = _ones(given, given.shape[1:2]) if weight is None else call.cast(weight)
+    shift = np.zeros_like(scale) if bias is None else call.cast(bias)
+    return emit("InstanceNormalization", given, scale, shift, epsilon=eps)
+
+
+# Attention.
+
+
+def _attention(
+    call: Call,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    scale: float | None = None,
+    grouped: bool = False,
+) -> Any:
+    if dropout:
+        call.refuse("attention with dropout")
+    q, k, v = (call.cast(a) for a in (query, key, value))
+    if grouped:
+        k, v = (_for_queries(a, q) for a in (k, v))
+    width = q.shape[-1]
+    by = scale
+    if by is None:
+        if not isinstance(width, int):
+            call.refuse("a width that only a run knows")
+        by = 1 / math.sqrt(width)
+    scores = np.multiply(np.matmul(q, np.swapaxes(k, -1, -2)), like(by, q))
+    if causal:
+        rows, columns = np.arange(q.shape[-2]), np.arange(k.shape[-2])
+        seen = np.less_equal(columns, np.expand_dims(rows, -1))
+        return np.matmul(emit("Softmax", np.where(seen, scores, like(-math.inf, q)), axis=-1), v)
+    if mask is None:
+        return np.matmul(emit("Softmax", scores, axis=-1), v)
+    return _masked(scores, traced(mask), v)
+
+
+def _masked(scores: TracedArray, mask: TracedArray, v: TracedArray) -> Any:
+    """Attention under a mask; 0 in rows that see nothing, where softmax alone is not a number."""
+    low = like(float(ml_dtypes.finfo(scores.type.element).min) / 2, scores)
+    if mask.dtype.kind == "b":
+        seen = np.any(mask, -1, keepdims=True)
+        scores = np.where(mask, scores, low)
+    else:
+        given = converted(mask, scores.dtype)
+        top = extreme("ReduceMax", given, -1, keep=True)
+        seen = np.greater(top, like(-math.inf, given))
+        scores = np.add(scores, np.maximum(given, low))
+    found = np.matmul(emit("Softmax", scores, axis=-1), v)
+    return np.where(seen, found, like(0, found))
+
+
+def _for_queries(x: TracedArray, query: TracedArray) -> TracedArray:
+    """Keys or values once for each head of the queries that shares them."""
+    *lead, heads, rows, width = x.shape
+    times = query.shape[-3] // heads
+    if isinstance(times, int) and times == 1:
+        return x
+    wide = np.broadcast_to(np.expand_dims(x, -3), (*lead, heads, times, rows, width))
+    found: TracedArray = np.reshape(wide, (*lead, heads * times, rows, width))
+    return found
+
+
+def _flash(
+    call: Call,
+    query: Any,
+    key: Any,
+    value: Any,
+    dropout: float = 0.0,
+    causal: bool = False,
+    mask: Any = None,
+    scale: float | None = None,
+) -> Any:
+    return [_attention(call, query, key, value, mask, dropout, causal, scale), None]
+
+
+# Images.
+
+
+def _resize(mode: str, rank: int, corners_at: int | None = None, **attrs: Any) -> Handler:
+    """A resize by sizes, or by the scales that were asked for."""
+
+    def handler(call: Call, x: Any, size: Any, *rest: Any) -> Any:
+        given = call.cast(x)
+        corners = bool(rest and corners_at is not None and rest[0])
+        scales = rest[corners_at is not None :]
+        wanted = [n for n in call.results[0].shape[-rank:]]
+        if not all(isinstance(n, int) for n in (*wanted, *given.shape[-rank:])):
+            call.refuse("a resize of dims that only a run knows")
+        way = attrs.get("coordinate_transformation_mode", "half_pixel")
+        factors = [
+            s for s in (scales[0] if scales and isinstance(scales[0], (list, tuple)) else scales)
+        ]
+        known = len(factors) == rank and all(isinstance(s, float) for s in factors)
+        plain = dict(attrs) | {
+            "coordinate_transformation_mode": "align_corners" if corners else way
+        }
+        by: dict[str, Any] = {"sizes": (*given.shape[:2], *wanted)}
+        if known and not corners:
+            by = {"scales": (1.0, 1.0, *factors)}
+        found = emit("Resize", given, mode=mode, **plain, **by)
+        if found.shape[-rank:] != tuple(wanted):
+            call.refuse("scales that give other extents")
+        return found
+
+    return handler
+
+
+def _vector_resize(mode: str, rank: int, corners_at: int | None = None, **attrs: Any) -> Handler:
+    """The form of which the size may be None, with one list of scales."""
+    plain = _resize(mode, rank, corners_at=corners_at, **attrs)
+
+    def handler(call: Call, x: Any, size: Any, *rest: Any) -> Any:
+        *corners, factors = rest
+        return plain(call, x, size, *corners, *(factors or ()))
+
+    return handler
+
+
+NEAREST = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+EXACT = {"coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_floor"}
+SMOOTH = {
+    "linear": (("linear1d", 1), ("bilinear2d", 2), ("trilinear3d", 3)),
+    "cubic": (("bicubic2d", 2),),
+}
+IMAGES: Mapping[str, Handler] = {
+    **{f"upsample_nearest{n}d.default": _resize("nearest", n, None, **NEAREST) for n in (1, 2, 3)},
+    **{
+        f"upsample_nearest{n}d.vec": _vector_resize("nearest", n, None, **NEAREST)
+        for n in (1, 2, 3)
+    },
+    **{
+        f"upsample_{name}.default": _resize(mode, rank, corners_at=0)
+        for mode, forms in SMOOTH.items()
+        for name, rank in forms
+    },
+    **{
+        f"upsample_{name}.vec": _vector_resize(mode, rank, corners_at=0)
+        for mode, forms in SMOOTH.items()
+        for name, rank in forms
+    },
+}
+
+
+def _grid_sample(call: Call, x: Any, grid: Any, mode: int, padding: int, corners: bool) -> Any:
+    return emit(
+        "GridSample",
+        call.cast(x),
+        call.cast(grid),
+        mode=("linear", "nearest", "cubic")[mode],
+        padding_mode=("zeros", "border", "reflection")[padding],
+        align_corners=int(corners),
+    )
+
+
+# Losses and bags.
+
+
+def _nll(call: Call, x: Any, target: Any, weight: Any, reduction: int, ignored: int) -> Any:
+    """The negative of the element that each target names; none where it is ignored."""
+    given = call.cast(x)
+    alone = given.ndim == 1
+    wide = np.expand_dims(given, 0) if alone else given
+    places = converted(target, "int64")
+    places = np.reshape(places, (1,)) if alone else places
+    kept = np.not_equal(places, like(ignored, places))
+    safe = np.where(kept, places, like(0, places))
+    chosen = emit("GatherElements", wide, np.expand_dims(safe, 1), axis=1)
+    loss = np.negative(np.squeeze(chosen, (1,)))
+    each = converted(kept, given.dtype)
+    if weight is not None:
+        each = np.multiply(each, emit("Gather", call.cast(weight), safe, axis=0))
+    loss = np.where(kept, np.multiply(loss, each), like(0, loss))
+    total = reduced("ReduceSum", each)
+    if reduction == 0:
+        return [np.squeeze(loss, (0,)) if alone else loss, like(0, given)]
+    summed = reduced("ReduceSum", loss)
+    return [np.divide(summed, total) if reduction == 1 else summed, total]
+
+
+def _embedding_bag(
+    call: Call,
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scaled: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    each: Any = None,
+    ends: bool = False,
+    ignored: int = -1,
+) -> Any:
+    """Rows of a table, added up, averaged or compared by bags, of which the offsets are the first.
+
+    Raises UnsupportedOperator where more than the bags is read.
+    """
+    if call.read & {1, 2, 3}:
+        call.refuse("what stands beside the bags")
+    table, places = call.cast(weight), converted(indices, "int64")
+    starts = converted(offsets, "int64")
+    bags = starts.shape[0] - 1 if ends else starts.shape[0]
+    row = np.arange(places.shape[0])
+    below = np.less_equal(np.expand_dims(starts[:bags] if ends else starts, -1), row)
+    bag = np.subtract(reduced("ReduceSum", converted(below, "int64"), 0), like(1, places))
+    bag = np.maximum(bag, like(0, bag))
+    rows = emit("Gather", table, places, axis=0)
+    if each is not None:
+        rows = np.multiply(rows, np.expand_dims(call.cast(each), -1))
+    kept = np.not_equal(places, like(ignored, places))
+    if ignored >= 0:
+        low = like(-math.inf if mode == 2 else 0, rows)
+        rows = np.where(np.expand_dims(kept, -1), rows, low)
+    at = np.broadcast_to(np.expand_dims(bag, -1), rows.shape)
+    shape = (bags, table.shape[1])
+    zeros = np.broadcast_to(like(0, rows), shape)
+    if mode == 2:
+        lows = np.broadcast_to(like(-math.inf, rows), shape)
+        found = scatter(lows, 0, at, rows, "max")
+        none = np.equal(found, like(-math.inf, found))
+        return [np.where(none, zeros, found), None, None, None]
+    total = scatter(zeros, 0, at, rows, "add")
+    if mode == 1:
+        one = np.broadcast_to(like(0, rows), (bags,))
+        count = scatter(one, 0, bag, converted(kept, rows.dtype), "add")
+        total = np.divide(total, np.expand_dims(np.maximum(count, like(1, count)), -1))
+    return [total, None, None, None]
+
+
+def _segment_reduce(
+    call: Call,
+    data: Any,
+    reduce: str,
+    lengths: Any = None,
+    indices: Any = None,
+    offsets: Any = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Any:
+    given = call.cast(data)
+    at = axis_of(axis, given.ndim)
+    if at or (lengths is None and offsets is None):
+        call.refuse("segments along another dim than the first")
+    counts = converted(lengths, "int64") if lengths is not None else _lengths(offsets)
+    segment = repeated(counts)
+    how = {"sum": "add", "mean": "add", "prod": "mul", "max": "max", "min": "min"}[reduce]
+    neutral = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}[how]
+    first = neutral if initial is None else initial
+    shape = (counts.shape[0], *given.shape[1:])
+    base = np.broadcast_to(like(first, given), shape)
+    wide = np.broadcast_to(np.reshape(segment, (-1, *(1,) * (given.ndim - 1))), given.shape)
+    found = scatter(base, 0, wide, given, how)
+    if reduce != "mean":
+        return found
+    each = np.reshape(converted(counts, given.dtype), (-1, *(1,) * (given.ndim - 1)))
+    none = np.equal(each, like(0, each))
+    mean = np.divide(found, np.where(none, like(1, each), each))
+    return np.where(none, like(math.nan if initial is None else initial, mean), mean)
+
+
+def _lengths(offsets: Any) -> TracedArray:
+    row = converted(offsets, "int64")
+    found: TracedArray = np.subtract(cut(row, 0, 1, None), cut(row, 0, 0, -1))
+    return found
+
+
+def _dropout(call: Call, x: Any, p: float, training: bool) -> Any:
+    if training and p:
+        call.refuse("dropout while training, which is another number in each run")
+    return traced(x)
+
+
+def _native_dropout(call: Call, x: Any, p: float, training: bool | None) -> Any:
+    given = _dropout(call, x, p, bool(training))
+    return [given, converted(np.ones_like(given), "bool")]
+
+
+def _renorm(call: Call, x: Any, p: float, dim: int, most: float) -> Any:
+    given = call.cast(x)
+    at = axis_of(dim, given.ndim)
+    dims = tuple(d for d in range(given.ndim) if d != at)
+    size = np.abs(given)
+    total = reduced("ReduceSum", emit("Pow", size, like(p, size)), dims, keep=True)
+    length = emit("Pow", total, like(1 / p, total))
+    scale = np.divide(like(most, length), np.add(length, like(1e-7, length)))
+    return np.where(np.greater(length, like(most, length)), np.multiply(given, scale), given)
+
+
+NETWORKS: Mapping[str, Handler] = {
+    **dict.fromkeys(("mm", "bmm", "matmul", "mv"), _matmul),
+    "linear": _linear,
+    "addmm": _addmm,
+    "addmv": _addmm,
+    "baddbmm": _addmm,
+    "addbmm": _addbmm,
+    "addr": _addr,
+    "dot": _dot,
+    "vdot": _dot,
+    "_int_mm": _int_mm,
+    "einsum": _einsum,
+    "_cdist_forward": _cdist,
+    "_euclidean_dist": _cdist,
+    "_pdist_forward": _pdist,
+    "convolution": _convolution,
+    **dict.fromkeys((f"conv{n}d" for n in (1, 2, 3)), _conv),
+    "conv_transpose1d": _conv_transpose,
+    "conv_transpose2d.input": _conv_transpose,
+    "conv_transpose3d.input": _conv_transpose,
+    **{f"max_pool{n}d": _max_pool(n) for n in (1, 2, 3)},
+    **{f"max_pool{n}d_with_indices": _max_pool(n) for n in (1, 2, 3)},
+    **{f"avg_pool{n}d": _avg_pool(n) for n in (1, 2, 3)},
+    **{f"adaptive_avg_pool{n}d": _adaptive_avg(n) for n in (1, 2, 3)},
+    **{f"_adaptive_avg_pool{n}d": _adaptive_avg(n) for n in (2, 3)},
+    **{f"adaptive_max_pool{n}d": _adaptive_max(n) for n in (1, 2, 3)},
+    **{f"max_unpool{n}d": _unpool(n) for n in (2, 3)},
+    "im2col": _im2col,
+    "col2im": _col2im,
+    "layer_norm": _layer_norm,
+    "native_layer_norm": _native_layer_norm,
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "native_group_norm": _native_group_norm,
+    "batch_norm": _batch_norm,
+    "_native_batch_norm_legit_functional": _native_batch_norm,
+    "_native_batch_norm_legit.no_stats": _legit_without,
+    "_native_batch_norm_legit_no_training": _without_training,
+    "_batch_norm_with_update_functional": _with_update,
+    "_batch_norm_no_update": _without_training,
+    "instance_norm": _instance_norm,
+    "scaled_dot_product_attention": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu": _flash,
+    **IMAGES,
+    "grid_sampler_2d": _grid_sample,
+    "grid_sampler_3d": _grid_sample,
+    "nll_loss_forward": _nll,
+    "nll_loss2d_forward": _nll,
+    "_embedding_bag": _embedding_bag,
+    "_embedding_bag_forward_only": _embedding_bag,
+    "segment_reduce": _segment_reduce,
+    "dropout": _dropout,
+    "native_dropout": _native_dropout,
+    "renorm": _renorm,
+}

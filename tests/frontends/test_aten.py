@@ -1,0 +1,212 @@
+"""PyTorch's operators give what PyTorch gives; none is taken wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+from explorer.errors import UnsupportedOperator
+from explorer.frontends.aten import importer
+from explorer.ir.text.program_text import print_program
+from explorer.ops.reference.evaluate import evaluate
+
+torch: Any = pytest.importorskip("torch")
+F: Any = torch.nn.functional
+
+
+def module(run: Callable[..., Any], inputs: int) -> Any:
+    class Module(torch.nn.Module):  # type: ignore[misc]
+        pass
+
+    names = ", ".join(f"x{i}" for i in range(inputs))
+    scope = {"run": run}
+    exec(f"def forward(self, {names}): return run({names})", scope)
+    Module.forward = scope["forward"]  # type: ignore[assignment]
+    return Module()
+
+
+def exported(run: Callable[..., Any], args: tuple[Any, ...], dims: Any = None) -> Any:
+    given = tuple(a.clone() for a in args)
+    return torch.export.export(module(run, len(args)), given, dynamic_shapes=dims)
+
+
+def check(found: dict[str, Any], wanted: Any) -> None:
+    each = wanted if isinstance(wanted, (tuple, list)) else (wanted,)
+    assert len(found) == len(each)
+    for got, want in zip(found.values(), each, strict=True):
+        assert np.asarray(got).dtype == want.numpy().dtype
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def agrees(run: Callable[..., Any], *args: Any) -> explorer.Model:
+    """The interpreter gives what PyTorch gives, and nothing of it came by way of ONNX."""
+    model = explorer.load(exported(run, args))
+    assert any(s.op.startswith("aten.") for s in model.program.sources)
+    feeds = dict(zip(model.inputs, (a.numpy() for a in args), strict=True))
+    check(evaluate(model.program, feeds), run(*(a.clone() for a in args)))
+    return model
+
+
+def randn(*shape: int) -> Any:
+    torch.manual_seed(len(shape))
+    return torch.randn(*shape)
+
+
+MASK = torch.tensor([[True, True], [False, False]])
+PLACES = torch.tensor([0, 0, 2])
+# What PyTorch's exporter to ONNX writes wrongly.
+WRONG_BY_ONNX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "divisor_override": (
+        lambda x: F.avg_pool2d(x, 3, divisor_override=2),
+        (randn(1, 1, 6, 6),),
+    ),
+    "batch norm while training": (
+        lambda x: F.batch_norm(x, None, None, training=True),
+        (randn(4, 3, 5, 5) * 3 + 5,),
+    ),
+    "label smoothing": (
+        lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
+        (randn(3, 4), torch.tensor([0, 1, 3])),
+    ),
+    "scatter_reduce without itself": (
+        lambda x, i, v: x.scatter_reduce(0, i, v, "mean", include_self=False),
+        (torch.ones(4), PLACES, randn(3)),
+    ),
+    "a masked row of attention": (
+        lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m),
+        (randn(1, 1, 2, 4), MASK),
+    ),
+    "a row that is endless below": (
+        lambda q, m: F.scaled_dot_product_attention(q, q, q, attn_mask=m),
+        (randn(1, 1, 2, 4), torch.where(MASK, 0.0, -torch.inf)),
+    ),
+    "integer atan2": (torch.atan2, (torch.tensor([0, 3]), torch.tensor([-1, -2]))),
+}
+# What it does not write at all.
+REFUSED_BY_ONNX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "masked_select": (lambda x: torch.masked_select(x, x > 0), (randn(3, 4),)),
+    "cumprod": (lambda x: x.cumprod(1), (randn(3, 5),)),
+    "cummax": (lambda x: x.cummax(1), (randn(3, 5),)),
+    "cummin": (lambda x: x.cummin(0), (torch.tensor([3, 1, 1, 2, 0]),)),
+    "fmax": (torch.fmax, (torch.tensor([1.0, torch.nan]), torch.tensor([torch.nan, 2.0]))),
+    "stable sort": (lambda x: x.sort(stable=True, descending=True), (PLACES,)),
+    "searchsorted": (
+        lambda x, v: torch.searchsorted(x, v, right=True),
+        (torch.tensor([1.0, 2, 2, 4]), torch.tensor([[0.0, 2], [3, 9]])),
+    ),
+    "median": (lambda x: x.median(1), (randn(3, 4),)),
+    "median of nan": (lambda x: x.median(), (torch.tensor([1.0, torch.nan, 3.0]),)),
+    "kthvalue": (lambda x: x.kthvalue(2, 0), (randn(4, 3),)),
+    "nanmedian": (lambda x: x.nanmedian(0), (torch.tensor([1.0, torch.nan, 3.0, 2.0]),)),
+    "adaptive_max_pool": (
+        lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True),
+        (randn(1, 2, 5, 7),),
+    ),
+    "cdist": (lambda a, b: torch.cdist(a, b, p=3.0), (randn(3, 4), randn(2, 4))),
+    "erfinv": (torch.erfinv, (torch.tensor([-0.99, -0.3, 0.0, 0.5, 1.0]),)),
+    "lgamma": (torch.lgamma, (torch.tensor([-1.5, 0.1, 1.0, 2.5, 30.0]),)),
+    "digamma": (torch.digamma, (torch.tensor([-1.5, 0.1, 1.0, 2.5, 30.0]),)),
+    "polygamma": (lambda x: torch.polygamma(2, x), (torch.tensor([0.3, 1.0, 7.0]),)),
+    "gcd": (torch.gcd, (torch.tensor([12, 0, -9]), torch.tensor([18, 5, 6]))),
+    "copysign": (torch.copysign, (torch.tensor([1.0, -2, 3]), torch.tensor([-0.0, 0.0, -1]))),
+    "hstack": (lambda a, b: torch.hstack([a, b]), (torch.ones(3), torch.zeros(2))),
+    "embedding bags": (
+        lambda w, i, o: F.embedding_bag(i, w, o, mode="mean"),
+        (torch.arange(15.0).view(5, 3), torch.tensor([0, 1, 4, 2]), torch.tensor([0, 2])),
+    ),
+    "repeat_interleave": (
+        lambda x, k: torch.repeat_interleave(x, k, dim=0),
+        (torch.arange(6.0).view(3, 2), torch.tensor([1, 0, 2])),
+    ),
+    "index_reduce": (
+        lambda x, i, v: x.index_reduce(0, i, v, "amax"),
+        (torch.zeros(3, 2), PLACES, randn(3, 2)),
+    ),
+    "segment_reduce": (
+        lambda x, n: torch.segment_reduce(x, "mean", lengths=n),
+        (randn(5, 2), torch.tensor([2, 3])),
+    ),
+    "_int_mm": (
+        torch._int_mm,
+        (torch.ones(17, 8, dtype=torch.int8), torch.full((8, 8), 3, dtype=torch.int8)),
+    ),
+    "cholesky": (lambda x: torch.linalg.cholesky(x @ x.mT + 3 * torch.eye(3)), (randn(3, 3),)),
+    "solve": (torch.linalg.solve, (randn(3, 3) + 3 * torch.eye(3), randn(3, 2))),
+    "det": (torch.linalg.det, (randn(2, 3, 3),)),
+    "masked_scatter": (
+        torch.masked_scatter,
+        (torch.arange(4.0), torch.tensor([True, False, True, False]), torch.arange(4.0) * 10),
+    ),
+}
+CASES = {**WRONG_BY_ONNX, **REFUSED_BY_ONNX}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_gives_what_pytorch_gives(name: str) -> None:
+    run, args = CASES[name]
+    agrees(run, *args)
+
+
+def test_matrices_are_factored_by_labelled_library_calls() -> None:
+    model = agrees(torch.linalg.svdvals, randn(3, 4))
+    assert "library linalg singular_values" in print_program(model.program)
+
+
+@pytest.mark.parametrize("name", ["label smoothing", "repeat_interleave", "cholesky"])
+def test_it_is_compiled_too(name: str) -> None:
+    run, args = CASES[name]
+    compiled = explorer.compile(exported(run, args))
+    feeds = dict(zip(compiled.model.inputs, (a.numpy() for a in args), strict=True))
+    check(dict(compiled.run(feeds)), run(*args))
+
+
+def test_an_input_that_is_an_output_keeps_its_name() -> None:
+    model = agrees(lambda x, y: (x, x + y), torch.ones(2), torch.ones(2))
+    assert list(model.inputs) == ["x0", "x1"]
+    assert model.outputs == ("x0", "add")
+
+
+def test_symbols_run_through_shapes() -> None:
+    batch = torch.export.Dim("batch", min=1, max=64)
+
+    def run(x: Any) -> Any:
+        n = x.shape[0]
+        return x.reshape(n // 1 * 2, -1).sum(1) + torch.arange(2 * n)
+
+    model = explorer.load(exported(run, (randn(3, 4),), ({0: batch},)))
+    for n in (1, 3, 7):
+        x = randn(n, 4)
+        check(evaluate(model.program, {"x0": x.numpy()}), run(x))
+    assert str(model.inputs["x0"]) == "float32[batch, 4]"
+
+
+def test_an_operator_that_computes_something_else_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At load both are run on the inputs of the export."""
+    wrong = {**importer.OPERATORS, "tanh": importer.OPERATORS["sin"]}
+    monkeypatch.setattr(importer, "OPERATORS", wrong)
+    monkeypatch.setattr("explorer.frontends.torch_export._as_onnx", _no_onnx)
+    program = exported(lambda x: torch.tanh(x * 2) + 1, (randn(3),))
+    with pytest.raises(UnsupportedOperator, match=r"aten\.tanh at 'tanh' computes something else"):
+        explorer.load(program)
+
+
+def _no_onnx(*_: Any) -> Any:
+    raise UnsupportedOperator("ONNX is not asked")
+
+
+def test_a_program_of_the_exporter_that_is_wrong_is_refused() -> None:
+    """A branch goes by ONNX, and atan2 of integers is another number there."""
+
+    def run(x: Any, y: Any) -> Any:
+        return torch.cond(x.sum() > 99, lambda a: a + 1.0, lambda a: a * 1.0, (torch.atan2(x, y),))
+
+    pytest.importorskip("onnxscript")
+    program = exported(run, (torch.tensor([0, 3]), torch.tensor([-1, -2])))
+    with pytest.raises(UnsupportedOperator, match=r"other results|something else"):
+        explorer.load(program)
