@@ -33,6 +33,7 @@ __all__ = [
     "KernelCompileError",
     "MissingInput",
     "NoSuchDevice",
+    "PeerFault",
     "ShapeError",
     "SnapshotError",
     "TooLarge",
@@ -172,6 +173,10 @@ class NoSuchDevice(IronworksError):
 
 class AnswerMismatch(IronworksError):
     """Two runtimes gave different answers to the same inputs, so their times say nothing."""
+
+
+class PeerFault(IronworksError):
+    """Another runtime failed, or its process ended, while a model was raced against it."""
 
 
 class SnapshotError(IronworksError):

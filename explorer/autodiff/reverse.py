@@ -76,6 +76,8 @@ class Reverse:
             self.done(binding, binding)
             return
         match binding.expr:
+            case OpCall("StopGradient"):
+                self.forward.append(binding)
             case OpCall() as call if rule_of(call) is None:
                 lowered = self.around.lowered(binding)
                 if len(lowered) == 1:

@@ -18,12 +18,14 @@ Rule = Callable[[Differentiating, Binding, Var], Iterator[tuple[Var, Var]]]
 
 
 def _softmax(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[tuple[Var, Var]]:
-    """dx = y * (dy - sum(dy * y)): nothing but the result is needed."""
+    """dx = y * (dy - sum(dy * y)): nothing but the result is needed.
+
+    A row that is masked as a whole is NaN, and no gradient of it is taken: dx is 0 where dy is.
+    """
     y, over = binding.var, _normalised(binding)
-    weighed = _op(reverse, "Mul", y.tensor, adjoint, y)
-    total = _sum(reverse, weighed, over)
+    total = _sum(reverse, _product(reverse, adjoint, y), over)
     less = _op(reverse, "Sub", y.tensor, adjoint, total)
-    yield _first(binding), _op(reverse, "Mul", y.tensor, y, less)
+    yield _first(binding), _product(reverse, less, y)
 
 
 def _log_softmax(
@@ -149,6 +151,14 @@ def _normalised(binding: Binding) -> tuple[int, ...]:
 
 def _op(reverse: Differentiating, op: str, type: Tensor, *args: Var) -> Var:
     return reverse.bind("d", [type], OpCall(op, args))[0]
+
+
+def _product(reverse: Differentiating, adjoint: Var, value: Var) -> Var:
+    """Multiply an adjoint by a value of its shape; 0 where the adjoint is, whatever the value."""
+    over, f = axes("i", value.tensor.dims), functions(value.tensor.element)
+    g, v = (Term(at(n, over), value.tensor.element) for n in "gv")
+    term = f("where", f("eq", g, 0.0), 0.0, g * v)
+    return reverse.map("d", over, term.expr, {"g": adjoint, "v": value})
 
 
 def _sum(reverse: Differentiating, value: Var, over: tuple[int, ...]) -> Var:

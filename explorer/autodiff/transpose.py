@@ -141,9 +141,9 @@ class _Solver:
         whole = {n: f for n, f in factors.items() if isinstance(f, int)}
         name = self.pivot(whole)
         if name not in self.stored and len(whole) == len(factors):
-            turned = self.turned(whole) if name is None else {}
+            turned = self.turned(whole)
             forward = index.substitute(turned)
-            strided = self.strided(forward, {n: abs(f) for n, f in whole.items()})
+            strided = self.strided(forward)
             if strided is not None:
                 parts = self.by_remainder(forward, extent, *strided)
                 return [replace(p, values=_through(turned, p.values)) for p in parts]
@@ -173,11 +173,12 @@ class _Solver:
         kept = [n for n in ones if n in self.stored]
         return min(kept or ones, default=None)
 
-    def strided(self, index: Affine, factors: Mapping[str, int]) -> tuple[int, str, str] | None:
-        """The stride, the loop that makes such steps, and another one inside of a stride or "";
-        None where solving for a step of one is as good.
+    def strided(self, index: Affine) -> tuple[int, str, str] | None:
+        """The stride, the loop that makes such steps, and another one inside of a stride or "", of
+        an index that every loop counts up; None where solving for a step of one is as good.
         """
-        if any(f <= 0 for f in factors.values()) or len(index.variables) != len(factors):
+        factors = {n: _number(index.factor(n)) for n in index.variables}
+        if any(f <= 0 for f in factors.values()) or not self.gone.isdisjoint(factors):
             return None
         name = max(factors, key=lambda n: (factors[n], n))
         stride = factors[name]

@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 
 from explorer.cached_property import cached_property
-from explorer.errors import BadOption, BoundError, MissingInput, UnknownInput
+from explorer.errors import (
+    BadOption,
+    BoundError,
+    DtypeError,
+    MissingInput,
+    ShapeError,
+    UnknownInput,
+)
 from explorer.frontends.model import Model
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
-from explorer.ir.types import Object, Tensor
+from explorer.ir.types import Object, Tensor, numpy_dtype
 from explorer.passes.pipeline.random_inputs import index_limits
-from explorer.runtime.lent_arrays import here
+from explorer.runtime.lent_arrays import readable
 
 Inputs = Mapping[str, np.ndarray]
 NO_LIMIT = 1 << 62  # of an index: more elements than there are anywhere
@@ -58,10 +65,15 @@ class ModelInputs:
         return self.named((inputs, *more))
 
     def _array(self, name: str, value: Any) -> Any:
-        """An input as an array, of another library's without a copy; a sequence or an optional
-        stays what it is.
+        """An input as an array, of another library's without a copy; Python numbers, nested in
+        lists or alone, take the dtype of the input. A sequence or an optional stays what it is.
         """
-        return value if self._parameters[name] else np.asarray(here(name, value))
+        if self._parameters[name]:
+            return value
+        declared = self.model.inputs.get(name)
+        if isinstance(value, bool | int | float | list | tuple) and isinstance(declared, Tensor):
+            return _array_of_numbers(name, value, declared)
+        return np.asarray(readable(name, value))
 
     @cached_property
     def _parameters(self) -> dict[str, bool]:
@@ -113,6 +125,42 @@ class ModelInputs:
                 return NO_LIMIT
             sizes[symbol] = shape[n]
         return evaluate_dim(extent, sizes)
+
+
+def _array_of_numbers(name: str, value: Any, declared: Tensor) -> np.ndarray:
+    """Python numbers, nested in lists or alone, as an array of an input's dtype."""
+    try:
+        found = np.asarray(value)
+        kinds = {type(v) for v in np.asarray(value, object).flat}
+    except (ValueError, TypeError) as problem:
+        raise ShapeError(
+            f"the input {name!r} is given as lists that are no array: {problem}",
+            where=name,
+            expected=declared,
+            try_="lists of equal lengths, or an array",
+        ) from None
+    if declared.dtype is None or not kinds <= {bool, int, float}:
+        return found
+    wanted = numpy_dtype(declared.dtype)
+    if found.dtype.kind == wanted.kind == "b" or not found.size:
+        return found.astype(wanted)
+    if found.dtype.kind == "i" and wanted.kind in "iu":
+        return _of_integers(name, found, wanted)
+    is_float = wanted.kind in "fV"
+    return found.astype(wanted) if found.dtype.kind in "if" and is_float else found
+
+
+def _of_integers(name: str, found: np.ndarray, wanted: np.dtype[Any]) -> np.ndarray:
+    limits = np.iinfo(wanted)
+    low, high = int(found.min()), int(found.max())
+    if low < limits.min or high > limits.max:
+        raise DtypeError(
+            f"the input {name!r} is {wanted}, and {low if low < limits.min else high} is none",
+            where=name,
+            expected=f"{limits.min} to {limits.max}",
+            found=f"{low} to {high}",
+        )
+    return found.astype(wanted)
 
 
 def checked_sizes(model: Model, sizes: Sizes, symbols: Collection[str]) -> dict[str, int]:

@@ -1,4 +1,6 @@
-"""CPUs that this machine may not be, for "what would AVX2 print?": this one with other vectors."""
+"""CPUs: how many multiply-adds a processor starts in a cycle, and machines that this one may not
+be, for "what would AVX2 print?": this one with other vectors.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,42 @@ CPUS: Mapping[str, Vectors] = {
 }
 
 
+# Vector multiply-adds that a core starts in a cycle, by LLVM's name of the processor and float32
+# elements of a vector: Fog, Instruction tables, 2025; Arm's software optimization guides.
+USUAL_STARTS = {4: 2.0, 8: 2.0, 16: 1.0}  # of 16: rather too careful than too good
+STARTS: Mapping[tuple[str, int], float] = {
+    ("znver1", 8): 1.0,  # halves of 128 bits; Zen 4 has halves of 256
+    **{(f"znver{n}", 16): 2.0 for n in (5, 6)},
+    **{
+        (name, 16): 2.0
+        for name in (
+            "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids",
+            "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids", "knl", "knm",
+        )
+    },
+    **{(name, 8): 1.0 for name in ("gracemont", "sierraforest", "grandridge", "bdver2", "bdver4")},
+    **{(name, 4): 4.0 for name in ("neoverse-v1", "neoverse-v2", "neoverse-v3", "cortex-x4")},
+    **{(f"apple-m{n}", 4): 4.0 for n in range(1, 6)},
+}  # fmt: skip
+
+
+def fma_per_cycle(target: Target, lanes: int) -> float:
+    """Return how many vector multiply-adds, of so many float32 elements, a core starts in a cycle:
+    by its processor, else what is usual.
+    """
+    return STARTS.get((target.processor, lanes), USUAL_STARTS[lanes])
+
+
 def like(machine: Device, name: str) -> Device:
     """A machine with the vectors of one of `CPUS`, its caches and clock as they are."""
     found = CPUS[name]
     return replace(
-        machine, name=name, lanes=found.lanes, registers=found.registers, target=found.target
+        machine,
+        name=name,
+        lanes=found.lanes,
+        registers=found.registers,
+        fma_per_cycle=fma_per_cycle(machine.target, found.lanes),
+        target=found.target,
     )
 
 

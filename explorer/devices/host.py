@@ -91,10 +91,11 @@ def _told(path: Path) -> str:
 
 
 def clock_ghz() -> float:
-    """The highest clock that the system tells, else the one in the processor's name, else a common
-    one; never that of the moment, which would make two plans of one.
+    """The highest clock that the system tells, else the one in the processor's name, else of a
+    virtual machine the constant one, else a common one; never that of the moment, which would make
+    two plans of one.
     """
-    for found in (_highest_ghz(), _ghz_in_name()):
+    for found in (_highest_ghz(), _ghz_in_name(), _constant_ghz()):
         if PLAUSIBLE_GHZ[0] <= found <= PLAUSIBLE_GHZ[1]:
             return round(found, 3)
     return DEFAULT_GHZ
@@ -112,11 +113,27 @@ def _ghz_in_name() -> float:
     return float(found[1]) if found else 0.0
 
 
+def _constant_ghz() -> float:
+    """The nominal clock, that of the time stamp counter, where a virtual machine tells no other."""
+    flags = _about("flags").split()
+    if "hypervisor" not in flags or "aperfmperf" in flags:  # the latter tells the clock of now
+        return 0.0
+    try:
+        return float(_about("cpu MHz")) / 1e3
+    except ValueError:
+        return 0.0
+
+
 def cpu_name() -> str:
     """The processor as it calls itself, else as LLVM knows it."""
+    return _about("model name") or str(llvm.get_host_cpu_name())
+
+
+def _about(name: str) -> str:
+    """What the system says of the first core under this name, "" where it says nothing."""
     try:
         lines = CPUINFO.read_text().splitlines()
     except OSError:
-        lines = []
-    names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
-    return " ".join(next(names, "").split()) or str(llvm.get_host_cpu_name())
+        return ""
+    found = (line.partition(":") for line in lines)
+    return next((" ".join(text.split()) for key, _, text in found if key.strip() == name), "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -69,6 +70,10 @@ class Constant:
 
     def __repr__(self) -> str:
         return f"Constant({self.type})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the value alone: layouts are made again."""
+        return Constant, (self.array,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -39,7 +40,7 @@ class Watcher(Protocol):
 class Series:
     """The turns of one function in time: each a list of nanoseconds per call."""
 
-    work: Work
+    work: Work | Elsewhere
     calls: int  # in one sample
     samples: int  # in one turn
     settles: bool  # whether a turn begins untimed
@@ -48,11 +49,23 @@ class Series:
     disturbances: list[Disturbance] = field(default_factory=list)  # of each turn, where watched
 
 
+class Elsewhere(ABC):
+    """A function in another process, which warms up and takes its turns there."""
+
+    @abstractmethod
+    def warm_up(self, patience_ns: int) -> Series:
+        """Call the function as often as `warmed` does; return a series without turns."""
+
+    @abstractmethod
+    def turn(self) -> tuple[list[float], Disturbance]:
+        """Take one turn; return the nanoseconds of each call, and what disturbed the turn."""
+
+
 Enough = Callable[[Sequence[Series]], bool]
 
 
 def take_turns(
-    works: Sequence[Work],
+    works: Sequence[Work | Elsewhere],
     seconds: float,
     clock: Clock,
     watch: Watcher | None = None,
@@ -65,11 +78,17 @@ def take_turns(
     A turn begins untimed, then times calls one by one: each function as if it were alone. In which
     order they come changes from round to round; each follows each other one equally often (Williams
     1949, Experimental designs balanced for the estimation of residual effects of treatments).
-    `watch` waits before every turn for threads that others left spinning, and counts during it.
+    `watch` waits before every turn for threads that others left spinning, and counts during it. A
+    function in another process watches its own turns.
     """
     cache.finish()
     patience_ns = int(seconds * 1e9) // (5 * max(1, len(works)))
-    series = tuple(_warmed(work, patience_ns, clock) for work in works)
+    series = tuple(
+        work.warm_up(patience_ns)
+        if isinstance(work, Elsewhere)
+        else warmed(work, patience_ns, clock)
+        for work in works
+    )
     orders = balanced_orders(len(series))
     least = LEAST_TO_MEASURE if len(works) == 1 else LEAST_TO_COMPARE
     begin, wanted = clock(), int(seconds * 1e9)
@@ -86,11 +105,7 @@ def take_turns(
             resting = _far_behind(series)
         for n in orders[rounds % len(orders)]:
             if n not in resting:
-                if watch is not None:
-                    watch.begin()
-                _turn(series[n], clock)
-                if watch is not None:
-                    series[n].disturbances.append(watch.end())
+                take_turn(series[n], clock, watch)
         rounds += 1
     return series
 
@@ -112,7 +127,8 @@ def balanced_orders(count: int) -> tuple[tuple[int, ...], ...]:
     return tuple(rows)
 
 
-def _warmed(work: Work, patience_ns: int, clock: Clock) -> Series:
+def warmed(work: Work, patience_ns: int, clock: Clock) -> Series:
+    """Call a function until it is warm; return a series without turns, with how long they are."""
     start = clock()
     lengths: list[int] = []
     while len(lengths) < LEAST_WARM_UP or (
@@ -126,16 +142,26 @@ def _warmed(work: Work, patience_ns: int, clock: Clock) -> Series:
     return Series(work, calls, max(1, TURN_NS // (calls * length)), length < LONG_NS, length)
 
 
-def _turn(series: Series, clock: Clock) -> None:
+def take_turn(series: Series, clock: Clock, watch: Watcher | None = None) -> None:
+    """Add one turn to a series, and what disturbed it where that is watched."""
+    work = series.work
+    if isinstance(work, Elsewhere):
+        times, disturbance = work.turn()
+        series.turns.append(times)
+        series.disturbances.append(disturbance)
+        return
+    if watch is not None:
+        watch.begin()
     begin = clock()
     while series.settles and clock() - begin < SETTLE_NS:
-        series.work()
-    series.turns.append([_sample(series, clock) for _ in range(series.samples)])
-
-
-def _sample(series: Series, clock: Clock) -> float:
-    work = series.work
-    begin = clock()
-    for _ in range(series.calls):
         work()
-    return (clock() - begin) / series.calls
+    series.turns.append([_sample(work, series.calls, clock) for _ in range(series.samples)])
+    if watch is not None:
+        series.disturbances.append(watch.end())
+
+
+def _sample(work: Work, calls: int, clock: Clock) -> float:
+    begin = clock()
+    for _ in range(calls):
+        work()
+    return (clock() - begin) / calls

@@ -161,6 +161,19 @@ def _told(x: Any) -> dict[str, Any] | None:
     return found
 
 
+def readable(name: str, x: Any) -> Any:
+    """Return a NumPy array over a tensor on this machine that is only read; other objects are
+    returned unchanged. A tensor of PyTorch may require a gradient, or be a negated view.
+
+    Raises BadOption where it lies on another device.
+    """
+    if getattr(x, "requires_grad", False) is True:
+        x = x.detach()
+    if hasattr(x, "resolve_neg"):
+        x = x.resolve_neg()
+    return here(name, x)
+
+
 def here(name: str, x: Any) -> Any:
     """An array of NumPy's over what lies on this machine; what is lent by nobody stays.
 
@@ -184,6 +197,13 @@ def writable(name: str, x: Any) -> np.ndarray:
     Raises BadOption where it lies elsewhere, or may only be read.
     """
     found = np.asarray(here(name, x))
+    repeated = any(step == 0 and n > 1 for step, n in zip(found.strides, found.shape, strict=True))
+    if repeated and found.size:
+        raise BadOption(
+            f"the array for the output {name!r} has one place for several elements",
+            where=name,
+            try_="a copy of it",
+        )
     if not found.flags.writeable:
         raise BadOption(
             f"the array for the output {name!r} may only be read",

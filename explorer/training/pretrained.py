@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from explorer.errors import BadOption, MissingInput, ShapeError
+from explorer.errors import BadOption, MissingInput, ShapeError, UnsupportedOperator
 from explorer.frontends.embedded import embedded
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
@@ -89,7 +89,23 @@ class Pretrained:
         weights = tuple(Var(n, program.constants[n].type) for n in self.names)
         rest = {n: c for n, c in bound.constants.items() if n not in self.names}
         main = replace(bound.main, params=(*bound.main.params, *weights))
-        return deduce(replace(bound, constants=rest).with_function(main))
+        found = deduce(replace(bound, constants=rest).with_function(main))
+        self._check_results(found)
+        return found
+
+    def _check_results(self, program: Program) -> None:
+        """UnsupportedOperator where nothing tells the dtype and the rank of a result."""
+        for v in program.main.outputs:
+            if isinstance(v.type, Tensor) and v.type.dtype is not None and v.type.rank is not None:
+                continue
+            first = next(b for b in program.main.body if any(map(_is_unknown, b.vars)))
+            operator = first.expr.op if isinstance(first.expr, OpCall) else first.name
+            raise UnsupportedOperator(
+                f"nothing tells the dtype of {v.name!r}, a result of {self.model.name}, after "
+                f"{operator} at {min(first.origin, default=first.name)}",
+                where=first.name,
+                try_="a model without lists of tensors",
+            )
 
     def with_params(self, params: Mapping[str, Any]) -> Model:
         """The model with other weights."""
@@ -174,6 +190,10 @@ def _fitting(name: str, params: Mapping[str, Any], like: np.ndarray) -> np.ndarr
             f"the weight {name} is {list(like.shape)}", where=name, found=list(array.shape)
         )
     return array.astype(like.dtype)
+
+
+def _is_unknown(var: Var) -> bool:
+    return not (isinstance(var.type, Tensor) and var.type.dtype is not None)
 
 
 def _dims(value: Any) -> tuple[int, ...]:

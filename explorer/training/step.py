@@ -13,7 +13,7 @@ import explorer.np as enp
 from explorer.errors import BadOption, ShapeError
 from explorer.frontends.tracing.control.scans import scan
 from explorer.gradients import value_and_grad
-from explorer.training.optimizers.checks import at_least, counts
+from explorer.training.optimizers.checks import at_least, counts, working_dtype
 from explorer.training.optimizers.loss_scale import LossScale
 from explorer.training.tree import each, leaves
 
@@ -109,8 +109,8 @@ def gradients_of(
     loss, where it is scaled.
     """
     value, made = scaled_gradients(recipe, params, factor, numbers, batch)
-    found = not_finite(made)
     made = unscaled(recipe, made, factor)
+    found = not_finite(made)
     if recipe.clip_norm is not None:
         made = clipped(made, recipe.clip_norm)
     return value, made, found
@@ -119,7 +119,7 @@ def gradients_of(
 def scaled_gradients(
     recipe: Recipe, params: Any, factor: Any, numbers: Any, batch: tuple[Any, ...]
 ) -> tuple[Any, Any]:
-    """The loss, and the gradients of the scaled one, as they are tested and then unscaled."""
+    """The loss, and the gradients of the scaled one."""
     if recipe.parts == 1:
         return _gradients(recipe, params, factor, numbers.get("key"), batch)
     return _in_parts(recipe, params, factor, numbers.get("key"), batch)
@@ -129,7 +129,13 @@ def unscaled(recipe: Recipe, made: Any, factor: Any) -> Any:
     """The gradients of the loss itself."""
     if recipe.scale is None:
         return made
-    return each(lambda g: g * (1 / factor).astype(g.dtype), made)
+    return each(lambda g: multiplied(g, 1 / factor), made)
+
+
+def multiplied(g: Any, factor: Any) -> Any:
+    """A gradient times a scalar that its own few bits may not hold."""
+    dtype = working_dtype(g.dtype)
+    return (g.astype(dtype) * factor.astype(dtype)).astype(g.dtype)
 
 
 def _gradients(
@@ -137,7 +143,7 @@ def _gradients(
 ) -> tuple[Any, Any]:
     """Of one batch: the loss, and the gradients of the scaled one."""
 
-    def multiplied(params: Any, *batch: Any) -> Any:
+    def scaled_loss(params: Any, *batch: Any) -> Any:
         given = (params, *batch)
         if recipe.precision:
             given = each(lambda a: _cast(a, recipe.precision), given)
@@ -146,7 +152,7 @@ def _gradients(
         scaled = value if recipe.scale is None else value * factor.astype(value.dtype)
         return scaled, value
 
-    (_, value), made = value_and_grad(multiplied)(params, *batch)
+    (_, value), made = value_and_grad(scaled_loss)(params, *batch)
     return value, made
 
 
@@ -161,11 +167,13 @@ def _in_parts(
         total, sums, at = so_far
         own = None if key is None else key * np.array([1, count]) + at * np.array([0, 1])
         value, made = _gradients(recipe, params, factor, own, row)
-        return (total + value, each(lambda s, g: s + g, sums, made), at + 1), None
+        sums = each(lambda s, g: s + g.astype(s.dtype), sums, made)
+        return (total + value.astype(total.dtype), sums, at + 1), None
 
-    zeros = each(lambda p: enp.zeros(p.shape, str(p.dtype)), params)
-    (total, sums, _), _ = scan(one, (enp.zeros((), "float32"), zeros, 0), rows)
-    return total / count, each(lambda s: s / count, sums)
+    zeros = each(lambda p: enp.zeros(p.shape, working_dtype(p.dtype)), params)
+    widest = max(str(s.dtype) for s in leaves(zeros))
+    (total, sums, _), _ = scan(one, (enp.zeros((), widest), zeros, 0), rows)
+    return total / count, each(lambda s, p: (s / count).astype(p.dtype), sums, params)
 
 
 def _split(array: Any, count: int) -> Any:
@@ -195,6 +203,7 @@ def not_finite(gradients: Any) -> Any:
 
 def clipped(gradients: Any, most: float) -> Any:
     """The gradients, scaled so that the norm of all together is at most so large."""
-    norm = enp.sqrt(sum((g * g).sum() for g in leaves(gradients)))
+    wide = [g.astype(working_dtype(g.dtype)) for g in leaves(gradients)]
+    norm = enp.sqrt(sum((g * g).sum() for g in wide))
     share = enp.minimum(1.0, most / (norm + LEAST_NORM))
-    return each(lambda g: g * share.astype(g.dtype), gradients)
+    return each(lambda g: multiplied(g, share), gradients)

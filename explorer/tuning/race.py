@@ -1,4 +1,6 @@
-"""The same model in several runtimes: answers compared first, then times, taking turns."""
+"""The same model in several runtimes: answers compared first, then times, taking turns. Each other
+runtime has a process of its own, which is stopped while it has no turn.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from explorer.measure.machine import machine
 from explorer.measure.quiet import Disturbance, Watch
 from explorer.measure.turns import Clock, Series, Watcher, take_turns
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers.runtimes import entered, known_peers, own_version
+from explorer.tuning.peers.apart import entered_apart
+from explorer.tuning.peers.runtimes import known_peers, own_version
 
 OURS = "ironworks"
 ALONE = "no other runtime ran"
@@ -141,11 +144,11 @@ def race(
     known_peers(against)
     checked_seconds(seconds)
     ours = with_threads(compilation or _compiled(model), threads)
-    given = {n: np.ascontiguousarray(a) for n, a in ours.named(inputs).items()}
+    given = {n: np.asarray(a, order="C") for n, a in ours.named(inputs).items()}
     answer = ours.run(given)
     with ExitStack() as stack:
         entering = dict.fromkeys(against)
-        peers, skipped = entered(entering, ours.model, given, threads_of(ours), stack)
+        peers, skipped = entered_apart(entering, ours.model, given, threads_of(ours), stack)
         errors = [check_answers(answer, peer.run(), peer.name) for peer in peers]
         works = [lambda: ours.run(given), *(peer.run for peer in peers)]
         first, *others = take_turns(works, seconds, clock, watch or Watch(), _narrow)

@@ -143,6 +143,25 @@ def test_windows_of_any_stride_padding_and_dilation(
     check(f, x, w, compiled=False)
 
 
+@pytest.mark.exhaustive
+@settings(max_examples=examples(25, few=3), deadline=None)
+@given(
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.integers(0, 2),
+    st.integers(1, 6),
+    st.integers(0, 2**32),
+)
+def test_transposed_windows_of_any_stride_padding_and_dilation(
+    stride: int, window: int, padding: int, dilation: int, seed: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    padding = min(padding, dilation * (window - 1) // 2)
+    x, w = draw.normal(size=(1, 2, 4)), draw.normal(size=(2, 1, window))
+    shape = {"strides": (stride,), "pads": (padding, padding), "dilations": (dilation,)}
+    check(onnx("ConvTranspose", kernel_shape=(window,), **shape), x, w, compiled=False)
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("stride", "window", "padding"), [(1, 3, 1), (2, 3, 1), (3, 2, 0), (4, 4, 0)]
@@ -189,6 +208,30 @@ def test_borders_and_what_overflows_are_as_in_pytorch(name: str) -> None:
     f, x, slopes = BORDERS[name]
     found = explorer.grad(lambda x: f(x).sum())(np.array(x, float))
     np.testing.assert_allclose(found, slopes, atol=1e-7)
+
+
+def test_a_row_that_is_masked_as_a_whole_has_no_gradient() -> None:
+    mask = np.array([[True, True], [False, False]])
+
+    def f(x: Any) -> Any:
+        share = enp.softmax(enp.where(mask, x, -np.inf))
+        return (enp.where(enp.isnan(share), 0.0, share) * np.array([[1.0, 2.0], [3.0, 4.0]])).sum()
+
+    x = np.array([[1.0, 3.0], [2.0, 5.0]])
+    share = 1 / (1 + np.exp(2.0))
+    slope = share * (1 - share)
+    np.testing.assert_allclose(explorer.grad(f)(x), [[-slope, slope], [0, 0]], atol=1e-12)
+
+
+def test_no_gradient_goes_through_what_stops_it() -> None:
+    def f(x: Any) -> Any:
+        return (x * enp.stop_gradient(x * x)).sum()
+
+    x = np.array([1.0, -2.0, 3.0])
+    np.testing.assert_allclose(explorer.grad(f)(x), x * x)
+    model = explorer.trace(lambda x: explorer.grad(f)(x))(explorer.tensor("float64", 3))
+    (found,) = explorer.compile(model, check=True).run(x).values()
+    np.testing.assert_allclose(found, x * x)
 
 
 RULES = {

@@ -26,7 +26,8 @@ import explorer
 from explorer.compilation import Compilation
 from explorer.frontends.model import Model
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers.runtimes import Skipped, prepare
+from explorer.tuning.peers.apart import prepare_apart
+from explorer.tuning.peers.runtimes import Skipped
 from explorer.tuning.race import with_threads
 from explorer.welder import Options as WelderOptions
 from tests.benchmarks.rows import Row, parser_of, report, timed
@@ -102,7 +103,7 @@ def row(rows: int, threads: int, seconds: float) -> Row:
         check_answers(answer, apart.run(feeds), "unwelded")
         for peer in PEERS:
             try:
-                ready = prepare(peer, model, feeds, threads)
+                ready = prepare_apart(peer, model, feeds, threads)
             except Skipped as reason:
                 skipped[peer] = str(reason)
                 continue

@@ -27,7 +27,8 @@ from explorer.frontends import zoo
 from explorer.measure.compare import checked_seconds
 from explorer.measure.turns import Clock, Watcher
 from explorer.tuning.answers import check_answers
-from explorer.tuning.peers.runtimes import LEAST_SPIN, SPIN_VARIABLE, entered, known_peers
+from explorer.tuning.peers.apart import entered_apart
+from explorer.tuning.peers.runtimes import LEAST_SPIN, SPIN_VARIABLE, known_peers
 from tests.benchmarks.rows import Row, over_peers, parser_of, report, say, timed
 
 OK, NO, BAD, STOPPED = 0, 1, 2, 130
@@ -43,7 +44,7 @@ def sizes_of(c: Compilation) -> dict[str, int]:
 
 def inputs_of(c: Compilation) -> dict[str, np.ndarray]:
     """Draw inputs of a model."""
-    return {n: np.ascontiguousarray(a) for n, a in c.random_inputs(sizes_of(c)).items()}
+    return {n: np.asarray(a, order="C") for n, a in c.random_inputs(sizes_of(c)).items()}
 
 
 def model_row(
@@ -69,7 +70,7 @@ def model_row(
     errors = {n: check_answers(answer, c.run(inputs), n) for n, c in ours.items()}
     say(f"{name}: loading it into {', '.join(against) or 'nothing else'}")
     with ExitStack() as stack:
-        peers, missing = entered(against, first.model, inputs, threads, stack)
+        peers, missing = entered_apart(against, first.model, inputs, threads, stack)
         errors |= {p.name: check_answers(answer, p.run(), p.name) for p in peers}
         say(f"{name}: timing it for {seconds:g} s")
         facts = {

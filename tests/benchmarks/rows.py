@@ -19,7 +19,7 @@ from explorer.measure.compare import checked_seconds, comparison, measurement, v
 from explorer.measure.interval import Interval
 from explorer.measure.machine import machine
 from explorer.measure.quiet import Watch
-from explorer.measure.turns import Clock, Series, Watcher, Work, take_turns
+from explorer.measure.turns import Clock, Elsewhere, Series, Watcher, Work, take_turns
 
 NO_PEER = "no other runtime ran"
 THAN = {"faster": "faster than", "slower": "slower than"}
@@ -97,7 +97,7 @@ def row_of(
 def timed(
     case: str,
     variants: Mapping[str, Work],
-    peers: Mapping[str, Work] | None = None,
+    peers: Mapping[str, Work | Elsewhere] | None = None,
     seconds: float = 2.0,
     *,
     clock: Clock = perf_counter_ns,
@@ -107,7 +107,7 @@ def timed(
     details: Mapping[str, Any] | None = None,
 ) -> Row:
     """Time functions in turns, each of which begins when the other threads are at rest."""
-    works = {**variants, **(peers or {})}
+    works: dict[str, Work | Elsewhere] = {**variants, **(peers or {})}
     taken = take_turns([*works.values()], checked_seconds(seconds), clock, watch or Watch())
     series = dict(zip(works, taken, strict=True))
     ours, others = ({n: series[n] for n in part} for part in (variants, peers or {}))

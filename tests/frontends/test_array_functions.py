@@ -71,7 +71,7 @@ def test_the_texts_hold_every_name_of_the_module() -> None:
         "greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "invert",
         "bitwise_not", "matrix_transpose", "copy", "identity", "atan", "acos", "asin", "acosh",
         "asinh", "atanh", "amax", "amin", "triu", "array", "concat", "permute_dims", "getitem",
-        "setitem", "shape", "size", "ndim", "tan",
+        "setitem", "shape", "size", "ndim", "tan", "bitwise_left_shift", "bitwise_right_shift",
     }  # fmt: skip
     elsewhere = {"nonzero", "flatnonzero", "argwhere", "unique", "compress", "array_split"}
     values = {n for n in xp.__all__ if not callable(getattr(xp, n)) or hasattr(np.dtype, n)}
@@ -201,3 +201,20 @@ def test_what_is_recorded_is_printed_and_read_back(family: str) -> None:
     for case in FAMILIES[family].values():
         program = explorer.load(explorer.trace(case), inputs=INPUTS).program
         assert parse_program(print_program(program), program.constants) == program
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"])
+def test_integers_divide_near_their_limits_and_by_zero_as_in_numpy(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    near = (limits.min, limits.min + 1, -100, -1, 0, 1, 3, 100, limits.max)
+    values = np.array([v for v in near if v >= limits.min], dtype)
+    x, y = (a.copy() for a in np.meshgrid(values, values))
+    kind = explorer.tensor(dtype, *x.shape)
+    model = explorer.trace(lambda x, y: (x // y, x % y, x << 1, x >> y))(kind, kind)
+    with np.errstate(all="ignore"):
+        wanted = x // y, x % y, x << 1, x >> y
+    interpreted = explorer.evaluate(model.program, {"x": x, "y": y})
+    for found in (interpreted, explorer.compile(model).run(x, y)):
+        for got, want in zip(found.values(), wanted, strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)

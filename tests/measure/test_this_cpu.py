@@ -12,8 +12,10 @@ import pytest
 from explorer.allowance import cores
 from explorer.counters import counters
 from explorer.devices import host
+from explorer.devices.cpus import like
 from explorer.devices.model import Device, MemoryLevel
-from explorer.measure.this_machine import this_cpu
+from explorer.devices.target import Target
+from explorer.measure.this_machine import default_cpu, this_cpu
 
 SMALL = Device(
     name="this-cpu",
@@ -81,7 +83,10 @@ def test_a_measurement_counts_in_the_next_process_not_in_this_one(
 @pytest.mark.parametrize(
     ("highest", "name", "ghz"),
     [("4100000", "model name : A CPU @ 2.50GHz", 4.1), ("", "model name\t: A CPU @ 2.50GHz\n", 2.5),
-     ("x", "cpu MHz : 1200.7\n", 3.0), ("7", "model name : A @ 99.9GHz\n", 3.0), (None, None, 3.0)],
+     ("x", "cpu MHz : 1200.7\n", 3.0), ("7", "model name : A @ 99.9GHz\n", 3.0), (None, None, 3.0),
+     (None, "cpu MHz\t\t: 2596.152\nflags\t\t: fpu hypervisor\n", 2.596),
+     (None, "cpu MHz\t\t: 2596.152\nflags\t\t: aperfmperf hypervisor\n", 3.0),
+     (None, "cpu MHz : \nflags : hypervisor\n", 3.0)],
 )  # fmt: skip
 def test_the_clock_is_what_the_system_tells_where_that_can_be(
     tmp_path: Path,
@@ -95,6 +100,23 @@ def test_the_clock_is_what_the_system_tells_where_that_can_be(
         if text is not None:
             (tmp_path / file).write_text(text)
     assert host.clock_ghz() == ghz
+
+
+@pytest.mark.parametrize(
+    ("processor", "name", "starts"),
+    [("znver4", "", 1.0), ("znver4", "cpu-avx2", 2.0), ("znver5", "", 2.0),
+     ("cascadelake", "", 2.0), ("tigerlake", "", 1.0),
+     ("none yet", "", 1.0), ("none yet", "cpu-avx2", 2.0)],
+)  # fmt: skip
+def test_a_machine_starts_as_many_multiply_adds_as_its_processor(
+    monkeypatch: pytest.MonkeyPatch, processor: str, name: str, starts: float
+) -> None:
+    monkeypatch.setattr(default_cpu, "lanes", lambda: 16)
+    monkeypatch.setattr(default_cpu, "target", lambda: Target(processor, ("+avx512f",)))
+    found = default_cpu.default_cpu()
+    found = like(found, name) if name else found
+    assert found.fma_per_cycle == starts
+    assert found.peak_gflops_per_unit == 2 * starts * found.lanes * found.clock_ghz
 
 
 def test_every_cache_has_a_size() -> None:

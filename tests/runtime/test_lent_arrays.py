@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.errors import BadOption, DtypeError, IronworksError
+from explorer.errors import BadOption, DtypeError, IronworksError, ShapeError
 from explorer.garbage import rare_collections
 from explorer.ir.dtypes import numpy_dtype
 from explorer.runtime.lent_arrays import CPU, CUDA, OLD, _Managed, _Tensor, here, lent
@@ -184,5 +184,27 @@ def test_tensors_of_torch_are_taken_as_they_are() -> None:
     (name,) = c.run({"x": x})
     assert c.run({"x": x}, out={name: y})[name] is y
     np.testing.assert_array_equal(y.numpy(), X + X)
+    given = x.requires_grad_()
+    np.testing.assert_array_equal(c.run({"x": given})[name], X + X)
+    np.testing.assert_array_equal(c.run({"x": given.detach()._neg_view()})[name], -X - X)
     with pytest.raises(BadOption, match="is not lent by torch"):
-        c.run({"x": x.requires_grad_()})
+        c.run({"x": x}, out={name: torch.zeros(3, 4).requires_grad_()})
+    with pytest.raises(BadOption, match="one place for several elements"):
+        c.run({"x": x}, out={name: torch.zeros(4).expand(3, 4)})
+
+
+@explorer.trace
+def added(x: explorer.tensor("float32", 2, 2), k: explorer.tensor("int8")):  # type: ignore
+    return x + k
+
+
+def test_lists_of_numbers_take_the_dtype_of_the_input() -> None:
+    c = explorer.compile(added)
+    (found,) = c.run([[1, 2.5], [True, 4]], -3).values()
+    assert found.dtype == np.float32 and found.tolist() == [[-2, -0.5], [-2, 1]]
+    with pytest.raises(DtypeError, match="the input 'k' is int8, and 300 is none"):
+        c.run([[1, 2], [3, 4]], 300)
+    with pytest.raises(ShapeError, match="the input 'x' is given as lists that are no array"):
+        c.run([[1, 2], [3]], 1)
+    with pytest.raises(DtypeError):
+        c.run([[1, 2], [3, 4]], 1.5)

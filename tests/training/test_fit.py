@@ -21,6 +21,7 @@ from explorer.rammer import Options as RammerOptions
 from explorer.training import (
     SGD,
     Adam,
+    AdamW,
     Cosine,
     Fitted,
     LossScale,
@@ -198,9 +199,13 @@ def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
     other = {"w": np.zeros((8, 4), np.float32), "b": np.zeros(4, np.float32)}
     with pytest.raises(BadCheckpoint, match=r"params.w is float32\[8, 3\]"):
         explorer.fit(loss, other, [(X, Y)], checkpoint=path)
-    with pytest.raises(BadCheckpoint, match="no state"):
-        explorer.fit(loss, params(), [(X, Y)], SGD(0.1, momentum=0.5), checkpoint=path)
+    for optimizer in (AdamW(), SGD(0.1), Adam(amsgrad=True)):
+        with pytest.raises(BadCheckpoint, match=r"no state|run by Adam, and this one"):
+            explorer.fit(loss, params(), [(X, Y)], optimizer, checkpoint=path)
     assert path.read_bytes() == whole
+    explorer.fit(loss, params(), [(X, Y)], Adam(amsgrad=True), checkpoint=path, resume=False)
+    with pytest.raises(BadCheckpoint, match=r"holds state\.optimizer\.largest\.w, which this run"):
+        explorer.fit(loss, params(), [(X, Y)], checkpoint=path)
 
 
 def test_what_a_batch_raises_reaches_the_caller_and_no_thread_is_left() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ import explorer.np as enp
 from explorer.errors import BadOption
 from explorer.ir.types import Tensor
 from explorer.training import SGD, Adam, AdamW, LossScale, first_state, train_step
+from explorer.training.step import Recipe, gradients_of, scaled_gradients
 
 STEPS = 6
 Array = np.ndarray
@@ -90,7 +92,26 @@ def test_a_step_that_data_skip_is_no_step(o: Any, found: list[bool], seed: int) 
     p, gradients = draw.normal(size=4), list(draw.normal(size=(STEPS, 4)))
     reference = skipping_sgd if isinstance(o, SGD) else skipping_adam
     wanted = reference(o, p, gradients, found)
-    np.testing.assert_allclose(run(o, p, gradients, found, o.update), wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        run(o, p, gradients, found, o.update), wanted, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_a_step_of_few_bits_is_computed_in_float32() -> None:
+    """In bfloat16 a decay of 0.999 is 1, so that the corrected mean of squares is 0 / 0."""
+    draw = np.random.default_rng(3)
+    gradients = [draw.normal(size=4).astype(np.float32) for _ in range(STEPS)]
+    for o in (Adam(0.1), AdamW(0.1), SGD(0.1, momentum=0.9)):
+        p = {"p": np.ones(4, ml_dtypes.bfloat16)}
+        state, wide = o.init(p), {"p": np.ones(4, np.float32)}
+        wide_state = o.init(wide)
+        for g in gradients:
+            g16 = {"p": g.astype(ml_dtypes.bfloat16)}
+            g32 = {"p": g16["p"].astype(np.float32)}
+            p, state = o.update(p, g16, state, o.numbers, np.array(False))
+            wide, wide_state = o.update(wide, g32, wide_state, o.numbers, np.array(False))
+        assert p["p"].dtype == ml_dtypes.bfloat16
+        np.testing.assert_allclose(p["p"].astype(np.float32), wide["p"], atol=STEPS * 2**-9)
 
 
 @pytest.mark.few(1)
@@ -101,7 +122,7 @@ def test_compiled_it_is_the_same(o: Any) -> None:
     declared = {"p": Tensor((4,), "float64")}
     state = o.init({"p": p})
     types = {k: Tensor((), "int64") if k == "step" else declared for k in state}
-    numbers = {n: Tensor((), "float32") for n in o.numbers}
+    numbers = {n: Tensor((), "float64") for n in o.numbers}
     flag = Tensor((), "bool")
     model = explorer.trace(o.update)(declared, declared, types, numbers, flag)
     c = explorer.compile(model, check=True)
@@ -114,7 +135,7 @@ def test_compiled_it_is_the_same(o: Any) -> None:
     found = [True, False, False, True, True, False]
     reference = skipping_sgd if isinstance(o, SGD) else skipping_adam
     wanted = reference(o, p, gradients, found)
-    np.testing.assert_allclose(run(o, p, gradients, found, update), wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(run(o, p, gradients, found, update), wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_the_scale_halves_grows_after_clean_steps_and_never_overflows() -> None:
@@ -126,6 +147,22 @@ def test_the_scale_halves_grows_after_clean_steps_and_never_overflows() -> None:
     assert seen == [(4, 1), (4, 2), (2, 0), (2, 1), (2, 2), (4, 0), (4, 1)]
     huge = LossScale(first=3e38, interval=1)
     assert float(huge.update(huge.init(), np.array(False))["scale"]) == np.float32(3e38)
+
+
+def test_the_inverse_of_a_scale_is_finite_after_any_number_of_overflows() -> None:
+    scale = LossScale()
+    state = scale.init()
+    for _ in range(200):
+        state = scale.update(state, np.array(True))
+    assert np.isfinite(np.float32(1) / state["scale"])
+
+
+def test_a_gradient_that_is_infinite_without_its_scale_skips_the_step() -> None:
+    recipe = Recipe(lambda p: (p * 1e25 * 1e25).sum(), LossScale())
+    params = np.full(2, 1e-30, np.float32)
+    _, scaled = scaled_gradients(recipe, params, np.float32(1e-20), {}, ())
+    _, made, found = gradients_of(recipe, params, np.float32(1e-20), {}, ())
+    assert np.isfinite(scaled).all() and np.isinf(made).all() and bool(found)
 
 
 def loss(params: Any, x: Any, y: Any) -> Any:
@@ -162,7 +199,7 @@ def test_a_step_is_one_program_that_reads_nothing_and_compiles_once() -> None:
     before, reads = explorer.counters.kernel_compiles, explorer.counters.host_reads
     for n in range(100):
         spoiled = np.full_like(x, np.inf) if n in (0, 1, 50) else x
-        rate = o.numbers | {"learning_rate": np.array([0.02, 1e-8][n == 99], np.float32)}
+        rate = o.numbers | {"learning_rate": np.array([0.02, 1e-8][n == 99])}
         out = list(c.run(*flat_params, *flat_state, *rate.values(), spoiled, y).values())
         count = len(flat_params)
         if n in (0, 1, 50):

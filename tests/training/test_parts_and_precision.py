@@ -10,7 +10,8 @@ import pytest
 import explorer
 import explorer.np as enp
 from explorer.errors import BadOption, ShapeError
-from explorer.training import Adam, LossScale, cross_entropy, dropout
+from explorer.training import SGD, Adam, LossScale, cross_entropy, dropout
+from explorer.training.step import clipped
 
 DRAW = np.random.default_rng(0)
 X = DRAW.standard_normal((64, 12)).astype(np.float32)
@@ -104,6 +105,25 @@ def test_float16_overflows_and_the_scale_goes_down_until_it_fits() -> None:
     assert found.step - found.skipped > 0
     assert found.state["scale"]["scale"] == 65536 / 2**found.skipped
     assert np.isfinite(found.params).all()
+
+
+def test_the_norm_of_float16_gradients_does_not_overflow() -> None:
+    made = clipped([np.full(4, 300, np.float16)], 1.0)
+    np.testing.assert_allclose(made[0], 0.5, rtol=1e-3)
+
+
+def test_parameters_of_float64_are_trained_in_parts() -> None:
+    data = [(X[:4].astype(np.float64),)]
+    found = explorer.fit(
+        lambda p, x: (x @ p).mean(), np.zeros(12), data, SGD(1.0), parts=2, clip_norm=None
+    )
+    np.testing.assert_allclose(found.params, -data[0][0].mean(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [Y[:4], Y[:1], Y[:8, None]])
+def test_labels_that_do_not_fit_their_scores_are_refused(labels: Any) -> None:
+    with pytest.raises(ShapeError, match=r"expected labels|labels of shape"):
+        explorer.fit(loss, START, [(X[:8], labels)])
 
 
 def test_what_has_no_meaning_is_refused() -> None:

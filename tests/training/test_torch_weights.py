@@ -30,6 +30,19 @@ class Words(torch.nn.Module):  # type: ignore[misc]
         return self.out(self.norm(self.layer(self.words(x) + self.places)))
 
 
+class Places(torch.nn.Module):  # type: ignore[misc]
+    """Rows by places that the program counts, and rows and columns of a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(11, 4), torch.nn.Embedding(9, 4)
+        self.weight = torch.nn.Parameter(torch.ones(5, 6))
+
+    def forward(self, x: Any) -> Any:
+        rows = self.weight[torch.arange(4)][:, torch.arange(5)]
+        return (self.words(x) + self.places(torch.arange(x.shape[1]))) @ rows
+
+
 class Windows(torch.nn.Module):  # type: ignore[misc]
     """A convolution and the norm that PyTorch's exporter would fold into it."""
 
@@ -59,10 +72,10 @@ def stepped(module: Any, x: Any) -> None:
             p -= 0.1 * p.grad
 
 
-@pytest.mark.parametrize("kind", [Words, Windows])
+@pytest.mark.parametrize("kind", [Words, Places, Windows])
 def test_one_step_is_that_of_pytorch_parameter_by_parameter(kind: Any) -> None:
     module = drawn(kind())
-    x = torch.randint(0, 11, (3, 5)) if kind is Words else torch.randn(2, 2, 5, 7)
+    x = torch.randn(2, 2, 5, 7) if kind is Windows else torch.randint(0, 11, (3, 5))
     model: Pretrained = trainable(torch.export.export(module, (x,)))
     wanted = dict(module.named_parameters())
     assert set(model.names) == set(wanted) or kind is Words

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from explorer.compiler import compile as compile_model
 from explorer.devices.model import Device
@@ -23,7 +24,7 @@ from explorer.tuning.peers import runtimes as peers
 from explorer.tuning.peers.runtimes import Peer, Skipped, onnx_source
 from explorer.tuning.race import ALONE, RaceResult, race, threads_of
 from tests.measure.simulated import Counted, NoisyMachine
-from tests.tuning.models import mlp
+from tests.tuning.models import mlp, written
 
 Work = Callable[[], object]
 X = {"x": np.random.default_rng(1).standard_normal((3, 24)).astype(np.float32)}
@@ -70,6 +71,7 @@ def raced(
     }
     monkeypatch.setattr("explorer.tuning.peers.runtimes.PEERS", named)
     ours: Any = Made(noisy.work(us))
+    monkeypatch.setattr("explorer.tuning.race.entered_apart", peers.entered)  # in simulated time
     names, watch = tuple(others), Counted(each=4)
     return race(ours, X, names, seconds=0.5, compilation=ours, clock=noisy.clock, watch=watch)
 
@@ -178,13 +180,14 @@ def test_a_runtime_that_is_missing_or_refuses_is_skipped_with_the_reason(
 def test_an_unknown_runtime_is_refused_before_anything_runs() -> None:
     with pytest.raises(BadOption, match="no runtime is known as 'tensorflow'") as problem:
         race("no such file", X, ("onnxruntime", "tensorflow"))
-    assert problem.value.expected == "onnxruntime, torch, torch.compile, jax"
+    assert problem.value.expected == "onnxruntime, openvino, torch, torch.compile, jax"
 
 
 def test_all_runtimes_get_our_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     noisy = NoisyMachine(0)
     work = noisy.work(2_000.0)
     monkeypatch.setattr("explorer.tuning.peers.runtimes.PEERS", {"torch": runtime(work)})
+    monkeypatch.setattr("explorer.tuning.race.entered_apart", peers.entered)
     made: Any = Made(work)
     for asked, given in ((None, 2), (1, 1), (3, 3)):
         found = race(made, X, ("torch",), asked, 0.0, made, noisy.clock)
@@ -212,6 +215,15 @@ def test_a_race_against_onnxruntime_prints_what_the_shell_promises(model: Model)
     assert fields["verdict"] in ("faster", "slower", "not distinguishable")
     assert fields["threads"] == 1 and fields["model"] == "small"
     assert "onnxruntime" in str(found)
+
+
+def test_a_model_with_a_scalar_input_is_raced(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    nodes = [helper.make_node("Mul", ["x", "scale"], ["y"])]
+    scaled = written(tmp_path, nodes, {"x": ["batch", 8], "scale": []}, ["y"])
+    inputs = {"x": np.ones((2, 8), np.float32), "scale": np.array(3.0, np.float32)}
+    found = race(scaled, inputs, ("onnxruntime",), threads=1, seconds=0.0)
+    assert [r.name for r in found.runners] == ["ironworks", "onnxruntime"]
 
 
 def test_a_compilation_races_without_being_compiled_again(model: Model) -> None:

@@ -28,7 +28,7 @@ def main(given: Sequence[str]) -> int:
         type=names,
         default=("onnxruntime",),
         metavar="NAMES",
-        help="onnxruntime,torch,torch.compile,jax (default: onnxruntime)",
+        help="onnxruntime,openvino,torch,torch.compile,jax (default: onnxruntime)",
     )
     add("--seconds", type=seconds, default=2.0, metavar="S", help="how long to measure (default 2)")
     flags = parsed(parser, given)

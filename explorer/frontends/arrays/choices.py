@@ -52,10 +52,16 @@ def _bitwise(logical: str, op: str) -> Body:
     return body
 
 
+def _shift(direction: str) -> Body:
+    return lambda a, b: emit("BitShift", a, b, direction=direction)
+
+
 bitwise_and = ufunc(numpy.bitwise_and, _bitwise("And", "BitwiseAnd"))
 bitwise_or = ufunc(numpy.bitwise_or, _bitwise("Or", "BitwiseOr"))
 bitwise_xor = ufunc(numpy.bitwise_xor, _bitwise("Xor", "BitwiseXor"))
 invert = bitwise_not = ufunc(numpy.invert, _bitwise("Not", "BitwiseNot"))
+left_shift = bitwise_left_shift = ufunc(numpy.left_shift, _shift("LEFT"))
+right_shift = bitwise_right_shift = ufunc(numpy.right_shift, _shift("RIGHT"))
 isnan = ufunc(numpy.isnan, lambda x: _only_floats("IsNaN", x))
 isinf = ufunc(numpy.isinf, lambda x: _only_floats("IsInf", x))
 isfinite = ufunc(

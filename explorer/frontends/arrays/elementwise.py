@@ -34,10 +34,10 @@ def _negative(x: TracedArray) -> TracedArray:
 
 def _floor_divide(a: TracedArray, b: TracedArray) -> Any:
     """Down, as Python does; a float's remainder is taken off first, as in C's fmod."""
+    if a.dtype.kind in "iu":
+        return _floor_divide_integers(a, b)
     rest = emit("Mod", a, b)
     whole: TracedArray = emit("Div", emit("Sub", a, rest), b)
-    if a.dtype.kind in "iu":
-        return whole
     by_zero = emit("Equal", b, number_like(0, b))
     endless = emit("And", emit("IsInf", b), emit("Not", emit("IsInf", a)))
     opposed = emit("Less", emit("Mul", emit("Sign", a), emit("Sign", b)), number_like(0, a))
@@ -45,6 +45,20 @@ def _floor_divide(a: TracedArray, b: TracedArray) -> Any:
     towards = where(emit("IsNaN", a), a, towards)
     plain = where(endless, towards, emit("Round", whole))
     return where(by_zero, emit("Div", a, b), plain)
+
+
+def _floor_divide_integers(a: TracedArray, b: TracedArray) -> Any:
+    """The quotient towards 0, less one where a remainder is left of signs that differ: nothing
+    overflows near the limits of the dtype. 0 where `b` is 0.
+    """
+    towards = emit("Div", a, b)
+    if a.dtype.kind == "u":
+        return towards
+    zero = number_like(0, a)
+    rest = emit("Sub", a, emit("Mul", towards, b))
+    uneven = emit("Not", emit("Or", emit("Equal", rest, zero), emit("Equal", b, zero)))
+    opposed = emit("Xor", emit("Less", a, zero), emit("Less", b, zero))
+    return emit("Sub", towards, converted(emit("And", uneven, opposed), a.dtype))
 
 
 def _trunc(x: TracedArray) -> TracedArray:
@@ -140,6 +154,12 @@ floor = ufunc(numpy.floor, _whole("Floor"))
 ceil = ufunc(numpy.ceil, _whole("Ceil"))
 rint = ufunc(numpy.rint, _whole("Round"))
 trunc = ufunc(numpy.trunc, _trunc)
+
+
+@operation(numpy.divmod)
+def divmod(a: Any, b: Any) -> Any:
+    """NumPy's `divmod`: the quotient rounded down, and the remainder."""
+    return floor_divide(a, b), remainder(a, b)
 
 
 @operation(numpy.round)

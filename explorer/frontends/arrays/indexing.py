@@ -11,6 +11,7 @@ from explorer.frontends.arrays.joining import stack
 from explorer.frontends.arrays.run_time import nonzero
 from explorer.frontends.arrays.shaping import (
     broadcast_arrays,
+    broadcast_to,
     expand_dims,
     moveaxis,
     ravel,
@@ -18,7 +19,7 @@ from explorer.frontends.arrays.shaping import (
 )
 from explorer.frontends.arrays.slices import checked, cut, is_number, one_each
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.dims import SymbolicDim
+from explorer.frontends.tracing.dims import SymbolicDim, python_dim
 from explorer.frontends.tracing.emit import emit, emit_several
 from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import apart, operation, viewed
@@ -125,11 +126,33 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
 
 
 @operation(numpy.take_along_axis)
-def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Any:
-    """NumPy's `take_along_axis`: one place for each element of the result."""
-    given, places = traced(x), traced(indices)
-    at = axis_of(axis, given.ndim)
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
+    """NumPy's `take_along_axis`: one place for each element of the result; the other dims of both
+    are broadcast.
+    """
+    given, places = ravel(x) if axis is None else traced(x), traced(indices)
+    at = axis_of(0 if axis is None else axis, given.ndim)
+    if places.ndim != given.ndim:
+        refuse(f"take_along_axis takes places of {given.ndim} dims, as x has, not of {places.ndim}")
+    if places.dtype.kind not in "iu":
+        refuse(f"take_along_axis takes integers as places, not {places.dtype}")
+    given, places = _broadcast_but(at, given, places)
+    _check_places(given, at, places)
     return emit("GatherElements", given, converted(places, "int64"), axis=at)
+
+
+def _broadcast_but(axis: int, x: TracedArray, y: TracedArray) -> tuple[TracedArray, TracedArray]:
+    """Both arrays with the same dims but one."""
+    left, right = list(x.type.dims), list(y.type.dims)
+    for d, (a, b) in enumerate(zip(left, right, strict=True)):
+        if d == axis or a == b:
+            continue
+        if a == 1 or b == 1:
+            left[d] = right[d] = b if a == 1 else a
+        elif current_frame().recorder.env.equal(a, b) is False:
+            refuse(f"dim {d} of {x.type} and of the places {y.type} differ; one of them may be 1")
+    dims = (tuple(map(python_dim, side)) for side in (left, right))
+    return broadcast_to(x, next(dims)), broadcast_to(y, next(dims))
 
 
 @operation(numpy.compress)

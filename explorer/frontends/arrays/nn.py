@@ -54,6 +54,12 @@ def gelu(x: Any, approximate: str = "none") -> Any:
     return emit("Gelu", *_floats(x), approximate=approximate)
 
 
+@operation(numpy.asarray)
+def stop_gradient(x: Any) -> Any:
+    """x itself, as a value that no gradient goes through."""
+    return emit("StopGradient", traced(x))
+
+
 @operation(lambda x, axis=-1: _reference("Softmax", x, axis=axis))
 def softmax(x: Any, axis: int = -1) -> Any:
     """exp x over its sum along an axis."""

@@ -67,8 +67,9 @@ def outer(a: Any, b: Any) -> Any:
 
 @operation(numpy.vecdot)
 def vecdot(a: Any, b: Any) -> Any:
-    """NumPy's `vecdot`, of real numbers: a sum along the last dim."""
-    return total(multiply(a, b), -1)
+    """NumPy's `vecdot`, of real numbers: a sum along the last dim, in the dtype of both."""
+    products = multiply(a, b)
+    return total(products, -1, products.dtype)
 
 
 @operation(numpy.tensordot)

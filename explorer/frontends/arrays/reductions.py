@@ -8,9 +8,15 @@ from typing import Any
 import numpy
 
 from explorer.frontends.arrays.axes import axes_of, axis_of, refuse
-from explorer.frontends.arrays.choices import equal, not_equal, where
+from explorer.frontends.arrays.choices import equal, maximum, not_equal, where
 from explorer.frontends.arrays.elementwise import divide, multiply, sqrt, subtract
-from explorer.frontends.arrays.shaping import ravel, reshape
+from explorer.frontends.arrays.shaping import (
+    broadcast_to,
+    expand_dims,
+    ravel,
+    reshape,
+    transpose,
+)
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.emit import emit
@@ -118,7 +124,7 @@ def _variance(x: TracedArray, axis: Any, ddof: int, keepdims: bool) -> Any:
     if not ddof:
         return mean(multiply(off, off), axis, keepdims=keepdims)
     count = python_dim(product(x.type.dims[a] for a in axes_of(axis, x.ndim)))
-    return divide(sum(multiply(off, off), axis, keepdims=keepdims), count - ddof)
+    return divide(sum(multiply(off, off), axis, keepdims=keepdims), maximum(count - ddof, 0))
 
 
 @operation(numpy.ptp)
@@ -172,10 +178,21 @@ def diff(x: Any, n: int = 1, axis: int = -1) -> Any:
 
 @operation(numpy.average)
 def average(x: Any, axis: Any = None, weights: Any = None) -> Any:
-    """NumPy's `average`, with weights of the array's shape."""
+    """NumPy's `average`, with weights of the array's shape, or of that of the axes; integers are
+    weighed in float64.
+    """
     if weights is None:
         return mean(x, axis)
     given, by = traced(x), traced(weights)
+    dtype = numpy.result_type(given.dtype, by.dtype)
+    if given.dtype.kind in "iub":
+        dtype = numpy.result_type(dtype, numpy.float64)
+    given, by = converted(given, dtype), converted(by, dtype)
+    axes = axes_of(axis, given.ndim)
     if given.ndim != by.ndim:
-        refuse("the weights of an average have the shape of the array")
+        if by.ndim != len(axes):
+            refuse("the weights of an average have the shape of the array, or that of its axes")
+        order = tuple(sorted(range(by.ndim), key=axes.__getitem__))
+        rest = tuple(d for d in range(given.ndim) if d not in axes)
+        by = broadcast_to(expand_dims(transpose(by, order), rest), given.shape)
     return divide(sum(multiply(given, by), axis), sum(by, axis))

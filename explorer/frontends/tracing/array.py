@@ -273,6 +273,12 @@ class TracedArray:
     def __rmod__(self, other: Any) -> Any:
         return self.functions.remainder(other, self)
 
+    def __divmod__(self, other: Any) -> Any:
+        return self.functions.divmod(self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return self.functions.divmod(other, self)
+
     def __pow__(self, other: Any) -> Any:
         return self.functions.power(self, other)
 
@@ -314,6 +320,18 @@ class TracedArray:
 
     def __rxor__(self, other: Any) -> Any:
         return self.functions.bitwise_xor(other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self.functions.left_shift(self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self.functions.left_shift(other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self.functions.right_shift(self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self.functions.right_shift(other, self)
 
     def __lt__(self, other: Any) -> Any:
         return self.functions.less(self, other)
@@ -433,6 +451,8 @@ for _name in (
     "and",
     "or",
     "xor",
+    "lshift",
+    "rshift",
 ):
     setattr(TracedArray, f"__i{_name}__", _augmented(f"__{_name}__"))
 

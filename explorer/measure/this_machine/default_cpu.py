@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from explorer.allowance import cores
 from explorer.devices.costs import Costs
+from explorer.devices.cpus import fma_per_cycle
 from explorer.devices.host import cache_bytes, cache_ways, clock_ghz, lanes, registers, target
 from explorer.devices.model import LINE_BYTES, Device, MemoryLevel
 
-FMA_PER_CYCLE = 2.0  # of the cores since Haswell and Zen 2
 # Bytes that one core reads in a cycle: of L1 and L2 in vectors, of L3 whatever the vectors are.
 L1_VECTORS, L2_VECTORS, L3_BYTES = 1.25, 0.75, 12.0
 DRAM_GB_PER_S, DRAM_GB_PER_S_OF_ALL = 10.0, 25.0  # of one core, and of a socket's two channels
@@ -20,11 +20,13 @@ SHARED = frozenset({"L3", "DRAM"})
 LAUNCH_US, BARRIER_US, TASK_NS = 2.0, 0.2, 10.0
 KEPT = "kept by cores of this kind; this machine was not measured"
 PIPELINE_SOURCE = "cores since Skylake and Zen 3: Fog, Instruction tables, 2025"
+STARTS_SOURCE = "of the processor: Fog, Instruction tables, 2025"
 SOURCES = (
     ("launch_us", KEPT),
     ("barrier_us", KEPT),
     ("task_ns", KEPT),
     ("alone_gb_per_s", KEPT),
+    ("fma_per_cycle", STARTS_SOURCE),
     ("clock_ghz", "the operating system or the processor's name, else 3 GHz"),
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
     ("ways", "the operating system, /sys/devices/system/cpu"),
@@ -52,7 +54,7 @@ def default_cpu() -> Device:
         units=units,
         lanes=lanes(),
         registers=registers(),
-        fma_per_cycle=FMA_PER_CYCLE,
+        fma_per_cycle=fma_per_cycle(target(), lanes()),
         clock_ghz=clock,
         levels=tuple(
             MemoryLevel(

@@ -19,14 +19,15 @@ import numpy as np
 from explorer import cache as store
 from explorer.allowance import cores
 from explorer.devices.costs import Costs, costs_from
+from explorer.devices.cpus import fma_per_cycle
 from explorer.devices.host import cache_bytes, cache_ways, is_x86, lanes, registers, target
 from explorer.devices.model import LINE_BYTES, Device, MemoryLevel
 from explorer.devices.python_times import PythonTimes
 from explorer.devices.target import Target
 from explorer.measure.this_machine.default_cpu import (
-    FMA_PER_CYCLE,
     PIPELINE_SOURCE,
     SHARED,
+    STARTS_SOURCE,
     default_cpu,
 )
 
@@ -37,14 +38,15 @@ if TYPE_CHECKING:
 
 Native = Callable[[int, int, int], object]
 
-VERSION = "this-cpu-11"
+VERSION = "this-cpu-12"
 RUNS = 40
 SOURCES = (
     ("launch_us", "an empty launch of two units, the best of many"),
     ("barrier_us", "two units that meet again and again, the best of many"),
     ("task_ns", "a kernel that does nothing, the best of many"),
     ("alone_gb_per_s", "a vector sum on one core, best of several runs"),
-    ("clock_ghz", "from the measured peak of register-resident fused multiply-adds, two a cycle"),
+    ("fma_per_cycle", STARTS_SOURCE),
+    ("clock_ghz", "from the measured peak of register-resident fused multiply-adds"),
     ("capacity_bytes", "the operating system, /sys/devices/system/cpu"),
     ("ways", "the operating system, /sys/devices/system/cpu"),
     ("pipeline_cycles", PIPELINE_SOURCE),
@@ -126,6 +128,7 @@ def measure() -> Device:
     )
     peak = _peak_gflops()
     width = lanes()
+    starts = fma_per_cycle(target(), width)
     own = overheads()
     together = tuple((r.level, r.read_together) for r in rates) if cores() > 1 else ()
     stores = tuple((r.level, round(r.store_weight, 3)) for r in rates)
@@ -135,8 +138,8 @@ def measure() -> Device:
         units=cores(),
         lanes=width,
         registers=registers(),
-        fma_per_cycle=FMA_PER_CYCLE,
-        clock_ghz=round(peak / (2 * width * FMA_PER_CYCLE), 3),
+        fma_per_cycle=starts,
+        clock_ghz=round(peak / (2 * width * starts), 3),
         levels=levels,
         launch_us=round(own.launch_us, 2),
         barrier_us=round(own.barrier_us, 3),

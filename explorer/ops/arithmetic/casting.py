@@ -15,6 +15,7 @@ from explorer.ir.dtypes import (
     computed,
     dtype_of,
     is_float,
+    is_integer,
     is_stored_otherwise,
     numpy_dtype,
 )
@@ -29,6 +30,7 @@ from explorer.ops.site import Array, Site
 
 SCALE = "float8_e8m0fnu"
 MANTISSA, EXPONENT, LEAST = 0x7FFFFF, 0xFF, 0x400000  # of float32; the bits of 2 ** -127
+MOST_FOLDED = 1 << 31  # a float that is no extent, chosen; NaN is none
 ROUND_UP = {"up": MANTISSA, "nearest": LEAST, "down": 0}  # what carries into the exponent
 
 
@@ -128,9 +130,14 @@ def _lower(low: Lowering) -> None:
 
 
 def _fold(site: Site) -> tuple[Array | None, ...]:
-    known, to = site.values[0], _target(site)
-    whole = to.startswith(("int", "uint")) and site.dtype().startswith(("int", "uint", "bool"))
-    if known is None or not whole:
+    """Integers and bools as integers; floats, which are a constant's, cut off."""
+    known, source = site.values[0], site.dtype()
+    if known is None or not is_integer(_target(site)):
+        return (None,)
+    if is_float(source):
+        fits = all(abs(float(v)) < MOST_FOLDED for v in known.reshape(-1))
+        return (np.vectorize(int, otypes=[object])(known),) if fits else (None,)
+    if not is_integer(source) and source != "bool":
         return (None,)
     return (np.vectorize(lambda v: int(v) if isinstance(v, bool) else v, otypes=[object])(known),)
 

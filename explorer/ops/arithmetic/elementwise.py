@@ -300,6 +300,14 @@ RECORDS = (
     OperatorRecord(
         "Identity", "layout", _same, _array(lambda x: x), _forward, lambda site: (site.values[0],)
     ),
+    OperatorRecord(  # our own: a value that no gradient goes through
+        "StopGradient",
+        "layout",
+        _same,
+        _array(lambda x: x),
+        _forward,
+        lambda site: (site.values[0],),
+    ),
     OperatorRecord(
         "Dropout",
         "layout",

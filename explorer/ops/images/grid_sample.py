@@ -103,12 +103,12 @@ class _Grid:
 
     def pixel(self, at: Sequence[Expr]) -> Expr:
         """The element at whole numbers; zero outside where the padding is zeros."""
-        if self.padding == "reflection":
-            at = [self.reflected(p, n) for p, n in zip(at, self.spatial, strict=True)]
+        if self.padding == "reflection" or self.mode == "cubic":
+            at = [self.outside(p, n) for p, n in zip(at, self.spatial, strict=True)]
         index = tuple(call("cast_int64", p) for p in at)
         element = Read(self.x, (var("n"), var("c"), *index))
         if self.padding != "zeros":
-            return element  # an index that is data is kept inside of the tensor
+            return element  # the one beyond the last element of "linear" has no weight
         return call("where", inside(at, self.spatial, self.dtype), element, self.number(0))
 
     def taps(self, place: Expr) -> list[tuple[Expr, Expr]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from types import MappingProxyType
 from typing import NoReturn, TypeAlias
 
 import numpy as np
 
 from explorer.counters import counters
-from explorer.errors import DtypeError, ShapeError
+from explorer.errors import BadOption, DtypeError, ShapeError
 from explorer.runtime.workers.arena import address_of, aligned_array
 
 Array = np.ndarray
@@ -87,7 +88,7 @@ class Outputs:
 
         What kernels write shares no byte with another output, nor with an input, unless it is that
         input, may be written over it, and `out` says so or the input is donated. Raises ShapeError
-        and DtypeError where an array is no place for its output.
+        and DtypeError where an array is no place for its output, BadOption where two are one place.
         """
         targets: dict[int, Array] = {}
         for name, target in out.items():
@@ -97,6 +98,8 @@ class Outputs:
             targets[n] = target
         wanted = {**targets, **self._taken_over(inputs, donated, targets)} if donated else targets
         direct = _direct(inputs, wanted, self.over)
+        if len(direct) < len(wanted):
+            self._refuse_shared(targets)
         if len(direct) == len(self.kinds):
             return [direct[n] for n in range(len(self.kinds))], {}
         arrays = [direct[n] if n in direct else aligned_array(*k) for n, k in enumerate(self.kinds)]
@@ -114,6 +117,17 @@ class Outputs:
                     out[n] = inputs[at]
                     break
         return out
+
+    def _refuse_shared(self, targets: Mapping[int, Array]) -> None:
+        """BadOption where elements of two of the caller's arrays are the same memory."""
+        for (n, a), (m, b) in combinations(targets.items(), 2):
+            if np.shares_memory(a, b):
+                raise BadOption(
+                    f"the arrays for the outputs {self.names[n]!r} and {self.names[m]!r} share "
+                    "memory, so that one result would overwrite the other",
+                    where=self.names[m],
+                    try_="an array of its own for each output",
+                )
 
     def _refuse(self, name: str, target: Array) -> NoReturn:
         if name not in self.position:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import explorer.np as enp
-from explorer.training.optimizers.checks import at_least, below, numbers
+from explorer.training.optimizers.checks import at_least, below, numbers, working_dtype
 from explorer.training.tree import each, several
 
 
@@ -19,8 +19,9 @@ class Adam:
     mean of squares so far.
 
     The numbers are data of each step (`numbers`), so that changing them compiles nothing; whether
-    `weight_decay` is 0 at first decides what is computed. Sources: Kingma and Ba 2015; Reddi et al.
-    2018; PyTorch's torch.optim.Adam.
+    `weight_decay` is 0 at first decides what is computed. Moments and arithmetic are in float32 for
+    parameters of fewer bits, in which a decay of 0.999 is 1. Sources: Kingma and Ba 2015; Reddi et
+    al. 2018; PyTorch's torch.optim.Adam.
     """
 
     learning_rate: float = 1e-3
@@ -46,7 +47,7 @@ class Adam:
         kinds = ("mean", "square", *(("largest",) if self.amsgrad else ()))
 
         def zeros() -> Any:
-            return each(lambda p: np.zeros(p.shape, p.dtype), params)
+            return each(lambda p: np.zeros(p.shape, working_dtype(p.dtype)), params)
 
         return {"step": np.zeros((), np.int64), **{kind: zeros() for kind in kinds}}
 
@@ -55,15 +56,17 @@ class Adam:
         step = state["step"] + enp.where(found, 0, 1)
 
         def one(p: Any, g: Any, m: Any, v: Any, *rest: Any) -> tuple[Any, ...]:
-            rate, beta1, beta2, epsilon, decay = (numbers[n].astype(p.dtype) for n in _NUMBERS)
-            count = step.astype(p.dtype)
+            dtype = working_dtype(p.dtype)
+            rate, beta1, beta2, epsilon, decay = (numbers[n].astype(dtype) for n in _NUMBERS)
+            count = step.astype(dtype)
+            g = g.astype(dtype)
             g = -g if self.maximize else g
-            p_new, g = self.decayed(p, g, rate, decay)
+            p_new, g = self.decayed(p.astype(dtype), g, rate, decay)
             mean = beta1 * m + (1 - beta1) * g
             square = beta2 * v + (1 - beta2) * g * g
             top = [enp.maximum(rest[0], square)] if rest else []
             size = enp.sqrt(top[0] if rest else square) / enp.sqrt(1 - beta2**count) + epsilon
-            p_new = p_new - rate / (1 - beta1**count) * mean / size
+            p_new = (p_new - rate / (1 - beta1**count) * mean / size).astype(p.dtype)
             pairs = zip((p, m, v, *rest), (p_new, mean, square, *top), strict=True)
             return tuple(enp.where(found, old, new) for old, new in pairs)
 

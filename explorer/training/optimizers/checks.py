@@ -11,8 +11,15 @@ from explorer.errors import BadOption
 
 
 def numbers(optimizer: Any, *names: str) -> dict[str, np.ndarray]:
-    """Fields as float32 scalars, so that they are data."""
-    return {n: np.array(getattr(optimizer, n), np.float32) for n in names}
+    """Fields as float64 scalars, so that they are data and exact for parameters of any dtype."""
+    return {n: np.array(getattr(optimizer, n), np.float64) for n in names}
+
+
+def working_dtype(dtype: Any) -> str:
+    """Return the dtype of a step's arithmetic and moments: float32 where parameters have fewer
+    bits, in which 0.999 is 1.
+    """
+    return "float64" if str(dtype) == "float64" else "float32"
 
 
 def at_least(low: float, **given: float) -> None:

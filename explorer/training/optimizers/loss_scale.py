@@ -10,11 +10,14 @@ import numpy as np
 import explorer.np as enp
 from explorer.training.optimizers.checks import at_least
 
+LEAST = np.finfo(np.float32).tiny
+
 
 @dataclass(frozen=True, slots=True)
 class LossScale:
     """The loss is scaled by `first`, by `backoff` times that after a step whose gradients overflow,
-    by `growth` times that after `interval` clean steps in a row; never beyond what float32 holds.
+    by `growth` times that after `interval` clean steps in a row; never beyond what float32 holds,
+    nor below its least normal number, of which the inverse is finite.
 
     Source: PyTorch's torch.amp.GradScaler; in PyTorch/XLA its decisions are data (pull request
     3119).
@@ -40,7 +43,7 @@ class LossScale:
         grown = state["scale"] * np.float32(self.growth)
         grown = enp.where(enp.isfinite(grown), grown, state["scale"])
         kept = enp.where(grows, grown, state["scale"])
-        shrunk = state["scale"] * np.float32(self.backoff)
+        shrunk = enp.maximum(state["scale"] * np.float32(self.backoff), LEAST)
         return {
             "scale": enp.where(found, shrunk, kept),
             "clean": enp.where(grows, 0, clean),

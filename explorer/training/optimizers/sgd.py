@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import explorer.np as enp
-from explorer.training.optimizers.checks import at_least, numbers
+from explorer.training.optimizers.checks import at_least, numbers, working_dtype
 from explorer.training.tree import each, several
 
 
@@ -19,7 +19,8 @@ class SGD:
     ahead, `maximize` goes up.
 
     The numbers are data of each step (`numbers`), so that changing them compiles nothing; which of
-    them are 0 at first decides what is computed. Source: PyTorch's torch.optim.SGD.
+    them are 0 at first decides what is computed. The running sum and arithmetic are in float32 for
+    parameters of fewer bits. Source: PyTorch's torch.optim.SGD.
     """
 
     learning_rate: float = 1e-3
@@ -42,7 +43,7 @@ class SGD:
         """The state before the first step."""
         state: dict[str, Any] = {"step": np.zeros((), np.int64)}
         if self.momentum:
-            state["sum"] = each(lambda p: np.zeros(p.shape, p.dtype), params)
+            state["sum"] = each(lambda p: np.zeros(p.shape, working_dtype(p.dtype)), params)
         return state
 
     def update(self, params: Any, gradients: Any, state: Any, numbers: Any, found: Any) -> Any:
@@ -50,20 +51,27 @@ class SGD:
         step = state["step"] + enp.where(found, 0, 1)
         after = {"step": step}
 
-        def way(p: Any, g: Any) -> Any:
-            up = -g if self.maximize else g
-            return up + numbers["weight_decay"].astype(p.dtype) * p if self.weight_decay else up
+        def direction(p: Any, g: Any) -> Any:
+            dtype = working_dtype(p.dtype)
+            up = -g.astype(dtype) if self.maximize else g.astype(dtype)
+            if not self.weight_decay:
+                return up
+            return up + numbers["weight_decay"].astype(dtype) * p.astype(dtype)
+
+        def moved(p: Any, by: Any) -> Any:
+            rate = numbers["learning_rate"].astype(by.dtype)
+            return enp.where(found, p, (p.astype(by.dtype) - rate * by).astype(p.dtype))
 
         def plain(p: Any, g: Any) -> Any:
-            rate = numbers["learning_rate"].astype(p.dtype)
-            return enp.where(found, p, p - rate * way(p, g))
+            return moved(p, direction(p, g))
 
         def summed(p: Any, g: Any, b: Any) -> tuple[Any, Any]:
-            rate, share = (numbers[n].astype(p.dtype) for n in ("learning_rate", "momentum"))
-            d, less = way(p, g), 1 - numbers["dampening"].astype(p.dtype)
+            d = direction(p, g)
+            share = numbers["momentum"].astype(d.dtype)
+            less = 1 - numbers["dampening"].astype(d.dtype)
             total = enp.where(step > 1, b * share + d * less, d)
             ahead = d + share * total if self.nesterov else total
-            return enp.where(found, p, p - rate * ahead), enp.where(found, b, total)
+            return moved(p, ahead), enp.where(found, b, total)
 
         if not self.momentum:
             return each(plain, params, gradients), after

@@ -7,6 +7,7 @@ whenever the process ends.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,13 +26,16 @@ from explorer.frontends.tracing.structure import flatten, rebuild
 from explorer.training.runs.names import names_of
 
 FORMAT = "ironworks training 1"
+OTHER = {"params": "another model", "state": "another optimizer or loss scale"}
 STALE = 600  # seconds after which nobody is writing a part any more
 
 
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write them, at once or not at all. OSError where the folder cannot be written."""
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], optimizer: str) -> None:
+    """Write them and the name of the optimizer, at once or not at all. OSError where the folder
+    cannot be written.
+    """
     made = {n: np.asarray(a, order="C") for n, a in arrays.items()}
-    data = save(made, {"format": FORMAT})
+    data = save(made, {"format": FORMAT, "optimizer": optimizer})
     for old in path.parent.glob(f".{escape(path.name)}.*.part"):  # of a process that was killed
         with suppress(OSError):
             if time() - old.stat().st_mtime > STALE:
@@ -47,10 +51,15 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         beside.unlink(missing_ok=True)
 
 
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """What a file holds. BadCheckpoint where it is no such file."""
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], str]:
+    """What a file holds, and the name of the optimizer; "" where an old file does not say it.
+    BadCheckpoint where it is no such file.
+    """
     try:
-        return dict(load(path.read_bytes()))
+        data = path.read_bytes()
+        found = dict(load(data))
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        return found, str(header.get("__metadata__", {}).get("optimizer", ""))
     except (SafetensorError, ValueError, KeyError, TypeError) as problem:
         raise BadCheckpoint(
             f"{path} is no checkpoint: {problem}", where=str(path), expected="safetensors"
@@ -58,16 +67,25 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def nested_like(tree: Any, arrays: Mapping[str, np.ndarray], prefix: str, path: Path) -> Any:
-    """The arrays under a prefix, nested as the tree is; BadCheckpoint where one is missing, or of
-    another shape or dtype.
+    """The arrays under a prefix, nested as the tree is; BadCheckpoint where one is missing, of
+    another shape or dtype, or has no place in the tree.
     """
     leaves, nesting = flatten(tree)
+    names = names_of(tree, prefix)
+    more = [n for n in arrays if n.startswith(f"{prefix}.") and n not in names]
+    if more:
+        raise BadCheckpoint(
+            f"{path} holds {more[0]}, which this run has not: it is the checkpoint of "
+            f"{OTHER[prefix]}",
+            where=more[0],
+            try_="another path, or `resume=False`",
+        )
     found = []
-    for name, leaf in zip(names_of(tree, prefix), leaves, strict=True):
+    for name, leaf in zip(names, leaves, strict=True):
         array = arrays.get(name)
         if array is None:
             raise BadCheckpoint(
-                f"{path} holds no {name}: it is the checkpoint of another model",
+                f"{path} holds no {name}: it is the checkpoint of {OTHER[prefix]}",
                 where=name,
                 try_="another path, or `resume=False`",
             )

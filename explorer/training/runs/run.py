@@ -31,7 +31,7 @@ from explorer.training.runs.replicas.ranks import Ranks
 from explorer.training.runs.replicas.replicated import Replicated
 from explorer.training.runs.timeline import Timeline
 from explorer.training.runs.validation import Data, Validation, as_batch
-from explorer.training.step import first_state
+from explorer.training.step import Optimizer, first_state
 from explorer.training.tree import each, leaves
 
 
@@ -90,7 +90,7 @@ class Run:
         """What the next step is given besides its batch."""
         found = dict(self.setting.optimizer.numbers)
         if self.schedule is not None:
-            factor = np.float32(self.schedule(self.fitted.step))
+            factor = np.float64(self.schedule(self.fitted.step))
             found["learning_rate"] = np.asarray(found["learning_rate"] * factor)
         if self.seed is not None:
             found["key"] = np.array([self.seed, self.fitted.step], np.int64)
@@ -160,11 +160,20 @@ class Run:
         rows = [[e.loss, *e.validated.values()] for e in at.epochs]
         found["epochs"] = np.array(rows or np.zeros((0, 1)), np.float64)
         with self.timeline.span("main", "save", at.step):
-            save_arrays(path, found)
+            save_arrays(path, found, _name_of(self.setting.optimizer))
 
     def restore(self, path: Path, validated: Sequence[str]) -> None:
         """Go on from where a file says; `validated` names what each epoch's row holds besides."""
-        at, found = self.fitted, load_arrays(path)
+        at = self.fitted
+        found, optimizer = load_arrays(path)
+        if optimizer not in ("", own := _name_of(self.setting.optimizer)):
+            raise BadCheckpoint(
+                f"{path} is the checkpoint of a run by {optimizer}, and this one is by {own}",
+                where=str(path),
+                expected=own,
+                found=optimizer,
+                try_=f"{optimizer}, another path, or `resume=False`",
+            )
         params = nested_like(at.params, found, "params", path)
         state = nested_like(at.state, found, "state", path)
         place, losses, rows = (found.get(n, np.zeros(())) for n in ("at", "losses", "epochs"))
@@ -186,6 +195,10 @@ class Run:
             Epoch(n, mean, dict(zip(validated, more, strict=True)))
             for n, (mean, *more) in enumerate(rows.tolist())
         ]
+
+
+def _name_of(optimizer: Optimizer) -> str:
+    return type(optimizer).__name__
 
 
 def _no_better(epochs: Sequence[Epoch], patience: int) -> bool:

@@ -41,6 +41,7 @@ class Peer:
 
 
 Prepare = Callable[[Model, Inputs, int], Peer]
+Prepared = Callable[[str, Model, Inputs, int], Peer]
 
 
 def known_peers(names: Iterable[str], where: str = "") -> None:
@@ -58,9 +59,7 @@ def known_peers(names: Iterable[str], where: str = "") -> None:
 
 def prepare(name: str, model: Model, inputs: Inputs, threads: int) -> Peer:
     """The runtime of that name with the model loaded; Skipped where it is missing or refuses it."""
-    package, ready = PEERS[name]
-    if find_spec(package) is None:
-        raise Skipped(f"{package} is not installed")
+    ready = installed(name)
     try:
         return ready(model, inputs, threads)
     except InternalFault:
@@ -72,17 +71,30 @@ def prepare(name: str, model: Model, inputs: Inputs, threads: int) -> Peer:
         raise Skipped(f"{name} cannot run it: {first or type(problem).__name__}") from problem
 
 
+def installed(name: str) -> Prepare:
+    """Return the function that loads a model into a runtime; Skipped where it is not installed."""
+    package, ready = PEERS[name]
+    if find_spec(package) is None:
+        raise Skipped(f"{package} is not installed")
+    return ready
+
+
 def entered(
-    names: Iterable[str], model: Model, inputs: Inputs, threads: int, stack: ExitStack
+    names: Iterable[str],
+    model: Model,
+    inputs: Inputs,
+    threads: int,
+    stack: ExitStack,
+    ready: Prepared = prepare,
 ) -> tuple[list[Peer], dict[str, str]]:
     """The runtimes of these names that can run the model, and of the others the reason; the stack
-    closes them.
+    closes them. `ready` loads one of them.
     """
     found: list[Peer] = []
     skipped: dict[str, str] = {}
     for name in names:
         try:
-            peer = prepare(name, model, inputs, threads)
+            peer = ready(name, model, inputs, threads)
         except Skipped as reason:
             skipped[name] = str(reason)
             continue
@@ -180,8 +192,34 @@ def _jax(model: Model, inputs: Inputs, threads: int) -> Peer:
     return _warm(Peer("jax", f"{jax_peer.jax.__version__} ({form.name})", run))
 
 
+def _openvino(model: Model, inputs: Inputs, threads: int) -> Peer:
+    """The model with the shapes of these inputs, in float32, tuned for the latency of one run."""
+    ov: Any = import_module("openvino")
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": str(threads),
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+
+    def ready(name: str, form: Model) -> Peer:
+        read = ov.Core().read_model(onnx_source(form))
+        read.reshape({n: list(a.shape) for n, a in inputs.items()})
+        request = ov.Core().compile_model(read, "CPU", settings).create_infer_request()
+        feed, names = dict(inputs), list(model.outputs)
+
+        def run() -> Outputs:
+            found = request.infer(feed, share_inputs=True, share_outputs=True)
+            return {n: found[i] for i, n in enumerate(names)}
+
+        how = str(ov.__version__).partition("-")[0]
+        return Peer("openvino", f"{how} ({name})" if name else how, run)
+
+    return _warm(in_order([ready(*form) for form in forms(model)])[0])
+
+
 PEERS: Mapping[str, tuple[str, Prepare]] = {  # name -> the package it needs, and how it is loaded
     "onnxruntime": ("onnxruntime", _onnxruntime),
+    "openvino": ("openvino", _openvino),
     "torch": ("torch", _torch),
     "torch.compile": ("torch", _torch_compile),
     "jax": ("jax", _jax),

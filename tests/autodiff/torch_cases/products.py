@@ -165,6 +165,8 @@ CASES: dict[str, Case] = {
     "conv transposed": of_transpose((1, 3, 4, 5), (3, 2, 3, 3)),
     "conv transposed, strides": of_transpose((1, 3, 4, 5), (3, 2, 3, 3), 2, 1, 1),
     "conv transposed, groups": of_transpose((1, 4, 4, 4), (4, 2, 3, 3), 2, 0, 0, 1, 2),
+    "conv transposed, strides and dilations": of_transpose((1, 2, 5), (2, 3, 3), 2, 1, 1, 3),
+    "conv transposed, longer strides": of_transpose((1, 2, 4), (2, 3, 4), 3, 1, 0, 2),
     "conv transposed, dilations": of_transpose((1, 2, 4, 4), (2, 3, 3, 3), 1, 1, 0, 2),
     "conv transposed, 3-D": of_transpose((1, 2, 3, 3, 3), (2, 2, 2, 2, 2), 2),
     "LSTM": recurrent("LSTM", 1),

@@ -140,6 +140,8 @@ CASES: dict[str, Case] = {
     "grid sample, reflected": grid_sample("linear", "reflection", False),
     "grid sample, nearest": grid_sample("nearest", "zeros", False),
     "grid sample, cubic": grid_sample("cubic", "zeros", False),
+    "grid sample, cubic, border": grid_sample("cubic", "border", False),
+    "grid sample, cubic, reflected": grid_sample("cubic", "reflection", True),
     "MaxUnpool": case(_unpooled, unpooled, some(1, 2, 6, 6)),
     "Col2Im": case(
         lambda x: op("Col2Im")(x, np.array([5, 6]), np.array([2, 3])),

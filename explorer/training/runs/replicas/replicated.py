@@ -60,8 +60,9 @@ class Replicated:
 
         def gradients(params: Any, factor: Any, numbers: Any, batch: Any) -> Any:
             value, made = scaled_gradients(own, params, factor, numbers, batch)
+            made = unscaled(own, made, factor)
             flags = [not_finite([g]).astype(dtype) for g in leaves(made)]
-            sums = [g.astype(dtype) for g in leaves(unscaled(own, made, factor))]
+            sums = [g.astype(dtype) for g in leaves(made)]
             return value.astype(dtype), sums, flags
 
         factor, part = np.ones((), np.float32), self._part(at.batch)
