@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import Cancelled, IronworksError, UnsupportedOperator
-from explorer.frontends.aten.importer import array_of, program_of_node
+from explorer.frontends.aten.importer import (
+    array_of,
+    changed_in_place,
+    functional,
+    program_of_node,
+)
 from explorer.frontends.aten.words import name_of
 from explorer.ir.calls import Var
 from explorer.ir.dtypes import is_float
@@ -33,7 +38,10 @@ def check_program(graph: Any, program: Program) -> None:
     values = _eager(graph)
     if values is None or _agree(graph, program, values):
         return
-    node = _first_wrong(graph, values)
+    if changed_in_place(graph.graph):
+        graph = functional(graph, strict=True)
+        values = _eager(graph)
+    node = _first_wrong(graph, values or {})
     if node is not None:
         _refuse(node)
 

@@ -409,6 +409,10 @@ def _masked_fill(call: Call, x: Any, mask: Any, value: Any) -> Any:
     return np.where(converted(mask, "bool"), call.cast(value), call.cast(x))
 
 
+def _copied(call: Call, x: Any, source: Any, *_: Any) -> Any:
+    return np.broadcast_to(call.cast(source), traced(x).shape)
+
+
 def _isfinite(call: Call, x: Any) -> Any:
     given = traced(x)
     return np.logical_not(np.logical_or(is_nan(given), is_inf(given)))
@@ -502,6 +506,8 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "pow": _pow,
     "maximum": _binary(np.maximum),
     "minimum": _binary(np.minimum),
+    "max.other": _binary(np.maximum),
+    "min.other": _binary(np.minimum),
     "fmax": _fmax,
     "fmin": _fmin,
     "addcmul": _addcmul,
@@ -587,9 +593,9 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "logical_or": _logic(np.logical_or),
     "logical_xor": _logic(np.logical_xor),
     "logical_not": _logic(np.logical_not),
-    "bitwise_and": _binary(np.bitwise_and),
-    "bitwise_or": _binary(np.bitwise_or),
-    "bitwise_xor": _binary(np.bitwise_xor),
+    **dict.fromkeys(("bitwise_and", "__and__"), _binary(np.bitwise_and)),
+    **dict.fromkeys(("bitwise_or", "__or__"), _binary(np.bitwise_or)),
+    **dict.fromkeys(("bitwise_xor", "__xor__"), _binary(np.bitwise_xor)),
     "bitwise_not": _unary(np.invert),
     "bitwise_left_shift": _shift("left"),
     "bitwise_right_shift": _shift("right"),
@@ -603,6 +609,7 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "where.ScalarOther": _where,
     "where.Scalar": _where,
     "masked_fill": _masked_fill,
+    "copy": _copied,
     # the same elements
     "_to_copy": _to,
     "to": _to,

@@ -63,6 +63,7 @@ NOTES = frozenset(  # operators that compute nothing
     }
 )
 SIZES = frozenset({"sym_size", "sym_numel", "item", "_local_scalar_dense"})
+OTHERS = {"transformers::grouped_mm_fallback": "aten::_grouped_mm"}  # other names of operators
 STATISTICS = {"batch_norm": (3, 5), "instance_norm": (3, 5)}  # what they change where they train
 
 
@@ -119,18 +120,20 @@ def operator_of(target: Any) -> Callable[..., Any] | None:
 
 def _name_and_overload(target: Any) -> tuple[str, str]:
     """`add` and `Tensor` of `aten::add.Tensor`; nothing of what is none of ATen's."""
-    space, _, rest = str(getattr(target, "name", lambda: "")()).partition("::")
+    full = str(getattr(target, "name", lambda: "")())
+    space, _, rest = OTHERS.get(full, full).partition("::")
     name, _, overload = rest.partition(".")
     return (name, overload or "default") if space == "aten" else ("", "")
 
 
-def functional(program: Any) -> Any:
+def functional(program: Any, *, strict: bool = False) -> Any:
     """The program without operators that change their arguments, made of those known here as far as
-    PyTorch can tell them by others.
+    PyTorch can tell them by others. Changes of tensors that have one name stay, unless `strict`.
 
     Raises UnsupportedOperator where PyTorch cannot.
     """
-    if all(map(_is_plain, program.graph.nodes)):
+    changed = {} if strict else changed_in_place(program.graph)
+    if all(_is_plain(node) or node in changed for node in program.graph.nodes):
         return program
     torch = import_module("torch")
     table = import_module("torch.export").default_decompositions()
@@ -149,6 +152,56 @@ def functional(program: Any) -> Any:
         raise UnsupportedOperator(
             f"PyTorch cannot decompose this program: {first_line(error)}"
         ) from error
+
+
+def changed_in_place(graph: Any) -> dict[Any, Any]:
+    """Nodes that change a tensor of which there is no view, and which node made that tensor.
+
+    y = x.exp(); y.add_(1); z = y * 2   →   {add_: y}
+    """
+    made: dict[Any, Any] = {}
+    for node in graph.nodes:
+        if _in_place(node) is not None:
+            made[node] = made.get(node.args[0], node.args[0])
+    refused = {made.get(v, v) for n in graph.nodes for v in _seen_through(n)}
+    refused |= {v for v in made.values() if not _is_fresh(v)}
+    return {n: v for n, v in made.items() if v not in refused}
+
+
+def _in_place(node: Any) -> Callable[..., Any] | None:
+    """What stands for an operator whose only effect is on its first argument: `add` for `add_`."""
+    name, overload = _name_and_overload(node.target)
+    if node.op != "call_function" or not name.endswith("_") or name.endswith("__"):
+        return None
+    changes = [a for a in node.target._schema.arguments if a.alias_info and a.alias_info.is_write]
+    if len(changes) != 1 or changes[0] != node.target._schema.arguments[0]:
+        return None
+    return OPERATORS.get(f"{name[:-1]}.{overload}") or OPERATORS.get(name[:-1])
+
+
+def _seen_through(node: Any) -> list[Any]:
+    """The arguments that a node gives views of, or changes in a way that is not known here."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        reads = node.op != "call_function" or node.target is operator.getitem
+        return [] if reads else list(node.all_input_nodes)
+    named = [(a, node.args[i]) for i, a in enumerate(schema.arguments) if i < len(node.args)]
+    named += [(a, node.kwargs[a.name]) for a in schema.arguments if a.name in node.kwargs]
+    aliased = [v for a, v in named if a.alias_info is not None]
+    if _in_place(node) is not None:
+        aliased = aliased[1:]
+    return [v for value in aliased for v in _nodes(value)]
+
+
+def _nodes(value: Any) -> list[Any]:
+    found = value if isinstance(value, (list, tuple)) else [value]
+    return [v for v in found if hasattr(v, "users")]
+
+
+def _is_fresh(node: Any) -> bool:
+    """Return True for a tensor that its operator makes, and no part of another one."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not any(r.alias_info for r in schema.returns)
 
 
 def _decomposes(target: Any) -> bool:
@@ -214,6 +267,7 @@ class _Writer:
         self.source, self.recorder, self.name, self.known = program, recorder, name, known
         self.dims = {n: symbol(symbol_name(w, "dim")) for n, w in names.items()}
         self.values: dict[Any, Any] = {}
+        self.changed = {} if program is None else changed_in_place(program.graph)
 
     def program(self) -> Program:
         frame = Frame(self.recorder, self.recorder.fresh("main"))
@@ -230,6 +284,8 @@ class _Writer:
                         self.recorder.sources.append(SourceOp(node.name, name_of(node.target)))
                         with under(node.name):
                             self.values[node] = self.call(node)
+                        if node in self.changed:
+                            self.values[self.changed[node]] = self.values[node]
                     case "output":
                         outputs = self.outputs(node, signature)
                     case _:
@@ -279,7 +335,7 @@ class _Writer:
                 if spec.kind.name in ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "TOKEN"):
                     continue
                 raise UnsupportedOperator(f"an output is {spec.kind.name}", where=self.name)
-            given = self.values[value] if hasattr(value, "op") else value
+            given = self.read(value)
             if given is not None:
                 found.append((getattr(spec.arg, "name", "") or "output", given))
         return found
@@ -323,7 +379,7 @@ class _Writer:
             return None
         if name in SIZES:
             return self.size(node, name, args)
-        handler = operator_of(target)
+        handler = _in_place(node) if node in self.changed else operator_of(target)
         if handler is None:
             return self.scalar(node, target, args)
         call = self.site(node)
@@ -378,7 +434,7 @@ class _Writer:
 
     def read(self, value: Any) -> Any:
         if hasattr(value, "op") and hasattr(value, "users"):
-            return self.values[value]
+            return self.values[self.changed.get(value, value)]
         if isinstance(value, (list, tuple)):
             return (
                 type(value)([self.read(v) for v in value])

@@ -92,7 +92,7 @@ def _nonzero(call: Call, x: Any) -> Any:
 
 def _flat_places(x: TracedArray, key: Any) -> TracedArray:
     """The places of `x[key]` in the row of all elements."""
-    found: TracedArray = np.reshape(np.arange(x.size), x.shape)[key]
+    found: TracedArray = traced(np.reshape(np.arange(x.size), x.shape))[key]
     return found
 
 

@@ -248,6 +248,35 @@ def _reflections(call: Call, a: Any, tau: Any) -> Any:
     return library("reflections", [x, call.cast(tau)], [x.shape])
 
 
+def _pseudo_inverse(
+    call: Call, a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False
+) -> Any:
+    """By singular values; those up to the tolerances count as 0."""
+    x = call.cast(a)
+    *lead, rows, columns = x.shape
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        call.refuse("matrices whose sizes only a run knows")
+    least = min(rows, columns)
+    left, values, right = library(
+        "svd", [x], [(*lead, rows, least), (*lead, least), (*lead, least, columns)], full=0
+    )
+    share = float(numpy.finfo(call.dtype).eps) * max(rows, columns)
+    top = values[..., :1]
+    by = _column(call, rtol, share if atol is None else 0.0)
+    limit = np.maximum(_column(call, atol, 0.0), np.multiply(by, top))
+    kept = np.greater(values, limit)
+    inverse = np.where(
+        kept, np.reciprocal(np.where(kept, values, like(1, values))), like(0, values)
+    )
+    scaled = np.multiply(np.swapaxes(right, -1, -2), np.expand_dims(inverse, -2))
+    return np.matmul(scaled, np.swapaxes(left, -1, -2))
+
+
+def _column(call: Call, value: Any, otherwise: float) -> TracedArray:
+    found = call.cast(otherwise if value is None else value)
+    return np.expand_dims(found, -1) if found.ndim else found
+
+
 def _cross(call: Call, a: Any, b: Any, dim: int = -1) -> Any:
     x, y = np.broadcast_arrays(call.cast(a), call.cast(b))
     x1, x2, x3 = (cut(x, dim, i, i + 1) for i in range(3))
@@ -296,6 +325,7 @@ LINALG: Mapping[str, Handler] = {
     "linalg_matrix_exp": _exponential,
     "matrix_exp": _exponential,
     "linalg_householder_product": _reflections,
+    "linalg_pinv.atol_rtol_tensor": _pseudo_inverse,
     "linalg_cross": _cross,
     "cross": _cross,
     "trace": _trace,

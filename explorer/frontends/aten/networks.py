@@ -64,6 +64,21 @@ def _int_mm(call: Call, a: Any, b: Any) -> Any:
     return emit("MatMulInteger", traced(a), traced(b))
 
 
+def _grouped_mm(call: Call, a: Any, b: Any, ends: Any = None, bias: Any = None) -> Any:
+    """Rows of a by the matrix of their group; groups end where `ends` says, and rows behind the
+    last one are 0. Each matrix meets all rows, those of other groups as zeros.
+    """
+    x, y = call.cast(a), call.cast(b)
+    if ends is None or x.ndim != 2 or y.ndim != 3 or bias is not None:
+        call.refuse("groups of columns, or a bias")
+    last = np.reshape(converted(ends, "int64"), (-1, 1))
+    first = np.concatenate([converted(np.zeros_like(last[:1]), "int64"), last[:-1]])
+    row = np.arange(x.shape[0])
+    own = np.logical_and(np.greater_equal(row, first), np.less(row, last))
+    apart = np.where(np.expand_dims(own, -1), x, like(0, x))
+    return reduced("ReduceSum", np.matmul(apart, y), 0)
+
+
 def _einsum(call: Call, equation: str, operands: Sequence[Any], path: Any = None) -> Any:
     given = [call.cast(o) for o in operands]
     if any(c.isupper() for c in equation) or not given:
@@ -885,6 +900,7 @@ NETWORKS: Mapping[str, Handler] = {
     "dot": _dot,
     "vdot": _dot,
     "_int_mm": _int_mm,
+    "_grouped_mm": _grouped_mm,
     "einsum": _einsum,
     "_cdist_forward": _cdist,
     "_euclidean_dist": _cdist,

@@ -199,6 +199,16 @@ def _cumsum(call: Call, x: Any, dim: int) -> Any:
     return emit("CumSum", given, axis=axis_of(dim, given.ndim)) if given.ndim else given
 
 
+def _diff(
+    call: Call, x: Any, n: int = 1, dim: int = -1, before: Any = None, after: Any = None
+) -> Any:
+    given = traced(x)
+    at = axis_of(dim, given.ndim)
+    parts = [p for p in (before, given, after) if p is not None]
+    joined = np.concatenate(parts, at) if len(parts) > 1 else given
+    return np.diff(joined, n, at)
+
+
 Step = Callable[[Sequence[TracedArray], Sequence[TracedArray]], Sequence[TracedArray]]
 
 
@@ -326,6 +336,7 @@ REDUCTIONS: Mapping[str, Handler] = {
     "norm.ScalarOpt_dim": _norm,
     "norm.Scalar": _norm,
     "cumsum": _cumsum,
+    "diff": _diff,
     "cumprod": _cumprod,
     "logcumsumexp": _logcumsumexp,
     "cummax": _cumulative_extreme(greatest=True),

@@ -239,21 +239,36 @@ def _stack(call: Call, values: Sequence[Any], dim: int = 0) -> Any:
     return np.stack([call.cast(v) for v in values], dim)
 
 
+def _pad_by(call: Call, x: Any, pads: Sequence[Any], mode: str = "constant", value: Any = 0) -> Any:
+    if mode == "constant":
+        return _pad(call, x, pads, value)
+    names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    return _edges(names[mode])(call, x, pads)
+
+
 def _pad(call: Call, x: Any, pads: Sequence[Any], value: Any = 0) -> Any:
     """A number around the last dims; negative pads cut elements off."""
-    given = traced(x)
-    pairs = _pairs(pads, given.ndim)
-    for dim, (a, b) in enumerate(pairs):
-        low = -a if isinstance(a, int) and a < 0 else 0
-        high = b if isinstance(b, int) and b < 0 else None
-        if low or high is not None:
-            given = cut(given, dim, low, high)
-    widths = [tuple(0 if isinstance(n, int) and n < 0 else n for n in p) for p in pairs]
+    pairs = _pairs(pads, traced(x).ndim)
+    given, widths = _cropped(traced(x), pairs), _outward(pairs)
     number = False if value is None else value
     if call.dtype == "bool":
         wide = converted(given, "uint8")
         return converted(np.pad(wide, widths, constant_values=int(bool(number))), "bool")
     return np.pad(given, widths, constant_values=number)
+
+
+def _cropped(x: TracedArray, pairs: Sequence[tuple[Any, Any]]) -> TracedArray:
+    """Without what negative pads cut off."""
+    for dim, (a, b) in enumerate(pairs):
+        low = -a if isinstance(a, int) and a < 0 else 0
+        high = b if isinstance(b, int) and b < 0 else None
+        if low or high is not None:
+            x = cut(x, dim, low, high)
+    return x
+
+
+def _outward(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(0 if isinstance(n, int) and n < 0 else n for n in p) for p in pairs]
 
 
 def _pairs(pads: Sequence[Any], rank: int) -> list[tuple[Any, Any]]:
@@ -264,11 +279,10 @@ def _pairs(pads: Sequence[Any], rank: int) -> list[tuple[Any, Any]]:
 def _edges(mode: str) -> Handler:
     def handler(call: Call, x: Any, pads: Sequence[Any]) -> Any:
         given = traced(x)
-        if any(isinstance(n, int) and n < 0 for n in pads):
-            call.refuse("negative pads")
+        pairs = _pairs(pads, given.ndim)
         if mode == "wrap":
-            return _wrapped(given, _pairs(pads, given.ndim))
-        return np.pad(given, _pairs(pads, given.ndim), mode=mode)
+            return _wrapped(given, pairs)
+        return _cropped(np.pad(given, _outward(pairs), mode=mode), pairs)
 
     return handler
 
@@ -451,6 +465,7 @@ SHAPING: Mapping[str, Handler] = {
     "concat": _cat,
     "stack": _stack,
     "constant_pad_nd": _pad,
+    "pad": _pad_by,
     **{f"reflection_pad{n}d": _edges("reflect") for n in (1, 2, 3)},
     **{f"replication_pad{n}d": _edges("edge") for n in (1, 2, 3)},
     "_pad_circular": _edges("wrap"),
