@@ -17,7 +17,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 PIP_FLAGS ?=
 NOTEBOOK ?= notebooks/00_tour.ipynb
 REPORT ?= report.html
-PYTEST_FLAGS ?= -n 2 --dist worksteal
+# One worker more than there are cores: a worker that waits for a browser or a process of its own
+# leaves its core to another one.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(1 + len(os.sched_getaffinity(0)))')
+PYTEST_FLAGS ?= -n $(WORKERS) --dist worksteal
 
 # An environment is as old as what it was made from, so its stamp carries the digest of that.
 stamp = $(VENV)/stamp-$(1)-$(shell cat $(2) pyproject.toml Makefile | cksum | cut -d' ' -f1)
