@@ -43,7 +43,7 @@ class Argument:
     `kind` is "tensor" (the address of the kernel input or output `name`), "packed" (the address of
     a constant laid out by `pack_constant`), "table" (the address of `values`), "scratch" (the
     address of `elements` items, one block a worker, on a 64-byte border), or "dim" (the value of
-    the symbol `name`). A tensor is addressed `offset` elements in.
+    `elements`). A tensor is addressed `offset` elements in.
     """
 
     kind: str
@@ -120,14 +120,14 @@ def print_kernel(
     normal = normalise(kernel)
     offsets = rebased(normal).offsets
     named, axes = canonical(normal)
-    named, known, symbols = canonical_symbols(named, env)
+    named, known, values = canonical_symbols(named, env)
     source, program, arguments = _printed(named, renamed_tiling(tiling, axes), known, device)
-    if any(old != new for old, new in symbols.items()):
-        back = {symbol(new): symbol(old) for old, new in symbols.items()}
+    if any(str(value) != name for name, value in values.items()):
+        back = {symbol(name): value for name, value in values.items()}
         program, arguments = with_symbols(program, back), with_symbols(arguments, back)
     tensors = zip((*named.inputs, *named.outputs), (*normal.inputs, *normal.outputs), strict=True)
     own = {
-        **{("dim", new): old for old, new in symbols.items()},
+        **{("dim", name): str(value) for name, value in values.items()},
         **{(kind, new): old for new, old in tensors for kind in ("tensor", "packed")},
     }
     renamed = (replace(a, name=own.get((a.kind, a.name), a.name)) for a in arguments)
@@ -170,7 +170,7 @@ def _arguments(p: TileProgram) -> tuple[Argument, ...]:
                 out.append(Argument("tensor", b.name, b.name, b.size, size))
     numbers = (*(g.extent for g in p.grid), *(d for s in p.body for d in dims(s)))
     for name in sorted(frozenset[str]().union(*map(symbols_of, numbers))):
-        out.append(Argument("dim", name, symbol_name(name)))
+        out.append(Argument("dim", name, symbol_name(name), symbol(name)))
     return tuple(out)
 
 

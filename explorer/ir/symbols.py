@@ -93,16 +93,11 @@ def symbols_of_expr(expr: Expr) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def symbols_of_kernel(kernel: Kernel) -> frozenset[str]:
     """The symbols that a kernel's tensors, axes and indices depend on."""
-    return NONE.union(*(symbols_of(d) for d in _dims(kernel) if not isinstance(d, int)))
+    return NONE.union(*(symbols_of(d) for d in dims_in_order(kernel) if not isinstance(d, int)))
 
 
-def symbols_in_order(kernel: Kernel) -> tuple[str, ...]:
-    """The same, each where it stands first; those of one dim by name."""
-    names = (name for dim in _dims(kernel) for name in sorted(symbols_of(dim)))
-    return tuple(dict.fromkeys(names))
-
-
-def _dims(kernel: Kernel) -> Iterator[Dim]:
+def dims_in_order(kernel: Kernel) -> Iterator[Dim]:
+    """Every dim of a kernel: of its tensors, then of its computes."""
     for tensor in kernel.tensors:
         yield from tensor.shape
     for compute in kernel.computes:

@@ -15,7 +15,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
-from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim, symbols_of
 from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
 from explorer.roller.worked_out_by import FOLDERS
@@ -87,8 +87,12 @@ class _Question:
         kernel: Kernel, device: Device, env: ShapeEnv, sizes: Sizes, top_k: int, policy: str
     ) -> _Question:
         """The same question for every name that symbols can have."""
-        kernel, env, names = canonical_symbols(kernel, env)
-        sizes = {new: sizes[old] for old, new in names.items() if old in sizes}
+        kernel, env, values = canonical_symbols(kernel, env)
+        sizes = {
+            name: evaluate_dim(dim, sizes)
+            for name, dim in values.items()
+            if symbols_of(dim) <= sizes.keys()
+        }
         binding = repr(sorted(sizes.items()))
         parts = (text_of(kernel), text_of_device(device), repr(env), binding, str(top_k), policy)
         key = store.content_key("roller", store.code_key(*FOLDERS), *parts)

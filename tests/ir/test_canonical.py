@@ -15,8 +15,14 @@ from explorer.ir.affine import var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec, apply
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, with_symbols
-from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
-from explorer.ir.symbols import symbols_in_order
+from explorer.ir.shapes.dims import (
+    Dim,
+    ShapeEnv,
+    SymbolBound,
+    evaluate_dim,
+    floor_div,
+    symbol,
+)
 from explorer.roller.remembered import best_tilings
 from tests.codegen.running import run_kernel
 from tests.roller.test_policy import DEVICE
@@ -40,9 +46,8 @@ def env_of(*names: str) -> ShapeEnv:
 
 def test_symbols_are_numbered_in_the_order_in_which_they_stand() -> None:
     kernel = doubled(symbol("zeta"), 2 * symbol("alpha") + 1)
-    assert symbols_in_order(kernel) == ("zeta", "alpha")
-    made, env, names = canonical_symbols(kernel, env_of("alpha", "zeta", "other"))
-    assert names == {"zeta": "s0", "alpha": "s1"}
+    made, env, values = canonical_symbols(kernel, env_of("alpha", "zeta", "other"))
+    assert values == {"s0": symbol("zeta"), "s1": symbol("alpha")}
     assert made.shape("y") == (symbol("s0"), 2 * symbol("s1") + 1)
     assert env == ShapeEnv((SymbolBound("s0", 1, 128, 16), SymbolBound("s1", 1, 64, 8)))
 
@@ -54,6 +59,39 @@ def test_symbols_that_change_places_do_not_fall_together() -> None:
     assert [b.high for b in env.symbols] == [128, 64]
     back = {symbol("s0"): symbol("s1"), symbol("s1"): symbol("s0")}
     assert with_symbols(made, back) == kernel
+
+
+def test_a_quotient_is_one_symbol_and_a_number_below_zero_is_added_to_it() -> None:
+    n, env = symbol("n"), env_of("n")
+    half, inside = floor_div(n, 2), floor_div(n - 7, 3) + 1  # from -1 on
+    made, known, values = canonical_symbols(doubled(half * 4, inside), env)
+    s0, s1 = symbol("s0"), symbol("s1")
+    assert made.shape("y") == (4 * s0, s1 - 1)
+    assert known.of("s1") == SymbolBound("s1", 0, 21, 1 + 1)
+    for size in (1, 2, 7, 8, 64):
+        at = {name: evaluate_dim(dim, {"n": size}) for name, dim in values.items()}
+        assert [evaluate_dim(d, at) for d in made.shape("y")] == [
+            size // 2 * 4,
+            (size - 7) // 3 + 1,
+        ]
+    back = {symbol(name): dim for name, dim in values.items()}
+    assert with_symbols(made, back) == doubled(half * 4, inside)
+
+
+def test_a_quotient_that_may_be_any_number_stays_what_it_is() -> None:
+    gap = floor_div(symbol("n") - symbol("m"), 8)
+    made, _, values = canonical_symbols(doubled(gap, 3), ShapeEnv())
+    assert values == {"s0": symbol("m"), "s1": symbol("n")}
+    assert made.shape("y")[0] == floor_div(symbol("s1") - symbol("s0"), 8)
+
+
+def test_images_of_all_sizes_have_one_kernel() -> None:
+    n = symbol("n")
+    one = print_kernel(doubled(n, floor_div(n - 1, 2) + 1), TILING, env_of("n"), HERE)
+    two = print_kernel(doubled(floor_div(n, 4), floor_div(n, 8) + 1), TILING, env_of("n"), HERE)
+    assert one[0] == two[0]
+    sizes = {"n": 64}
+    assert [evaluate_dim(a.elements, sizes) for a in two[2] if a.kind == "dim"] == [16, 8]
 
 
 def test_a_kernel_without_symbols_stays_what_it_is() -> None:

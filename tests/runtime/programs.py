@@ -174,7 +174,7 @@ class Body:
         arguments = [Argument("tensor", name, name) for name in (*kernel.inputs, "out")]
         if kind != "test":
             arguments.append(
-                Argument("dim", "n", "n")
+                Argument("dim", "n", "n", n)
                 if not isinstance(n, int)
                 else Argument("table", "t", "t", values=(n,))
             )
@@ -211,7 +211,7 @@ class Body:
             arguments.append(
                 Argument("table", name, name, values=(dim,))
                 if isinstance(dim, int)
-                else Argument("dim", dim.name, name)
+                else Argument("dim", dim.name, name, dim)
             )
         self.model.codes[out.name] = HandCode("row", ADDRESSES["row"], tuple(arguments), n)
         return out

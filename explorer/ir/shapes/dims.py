@@ -4,18 +4,22 @@ one `ShapeEnv`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from operator import itemgetter
 from typing import TypeAlias, Union
 
 from explorer.cached_property import cached_property
+from explorer.errors import BoundError
 from explorer.ir.shapes.algebra import sympy
 
 Dim: TypeAlias = Union[int, "sympy.Expr"]
 Shape: TypeAlias = tuple[Dim, ...]
 Sizes: TypeAlias = Mapping[str, int]  # a value for each symbol: one binding
+REMEMBERED_EVALUATORS = 65536  # a bound on memory, chosen
 REMEMBERED_DIMS = 4096  # sympy takes milliseconds for some; a bound on memory, chosen
 
 
@@ -83,6 +87,21 @@ def _by_number(a: sympy.Expr, b: int) -> Dim | None:
     return known + sympy.floor(others, evaluate=False)
 
 
+def floor_of(quotient: sympy.Expr) -> Dim:
+    """`floor(quotient)` in normal form: whole terms stand before it, as sympy writes it."""
+    whole, rest = [], []
+    for term in sympy.Add.make_args(quotient):
+        (whole if term.as_coeff_Mul()[0].is_Integer and _is_whole(term) else rest).append(term)
+    left = sympy.Add(*rest)
+    if left.is_number:
+        return simplify(sympy.Add(*whole) + sympy.floor(left))
+    return sympy.Add(*whole) + sympy.floor(left, evaluate=False)
+
+
+def _is_whole(term: sympy.Expr) -> bool:
+    return bool(sympy.fraction(term)[1] == 1)
+
+
 def _by_polynomial(a: Dim, b: Dim) -> Dim:
     exact = sympy.cancel(sympy.sympify(a) / b)
     whole = sympy.expand(exact)
@@ -102,38 +121,64 @@ def symbols_of(dim: Dim) -> frozenset[str]:
     return frozenset() if isinstance(dim, int) else frozenset(s.name for s in dim.free_symbols)
 
 
+def parts_of(dim: Dim) -> frozenset[sympy.Expr]:
+    """The symbols, quotients, maxima and the like that a dim is a polynomial of."""
+    return frozenset() if isinstance(dim, int) else _parts(dim)
+
+
+@lru_cache(maxsize=REMEMBERED_DIMS)
+def _parts(dim: sympy.Expr) -> frozenset[sympy.Expr]:
+    if dim.is_Integer:
+        return frozenset()
+    power = dim.is_Pow and dim.exp.is_Integer and dim.exp > 0
+    if dim.is_Add or power or (dim.is_Mul and sympy.fraction(dim)[1] == 1):
+        return frozenset().union(*map(_parts, dim.args))
+    return frozenset((dim,))
+
+
 def evaluate_dim(dim: Dim, sizes: Sizes) -> int:
     """The value of a dim under one binding of its symbols, in Python integers."""
-    if isinstance(dim, int):
-        return dim
+    return dim if isinstance(dim, int) else _evaluator(dim)(sizes)
+
+
+@lru_cache(maxsize=REMEMBERED_EVALUATORS)
+def _evaluator(dim: sympy.Expr) -> Callable[[Sizes], int]:
+    """What evaluates a dim: its structure is looked at once, as each is asked for many times."""
     match dim:
         case sympy.Integer():
-            return int(dim)
+            number = int(dim)
+            return lambda sizes: number
         case sympy.Symbol():
-            return sizes[dim.name]
+            return itemgetter(dim.name)
         case sympy.Add():
-            return sum(evaluate_dim(a, sizes) for a in dim.args)
+            parts = [_evaluator(a) for a in dim.args]
+            return lambda sizes: sum([part(sizes) for part in parts])
         case sympy.Mul():
-            return _product(dim, sizes)
+            top, bottom = sympy.fraction(dim)
+            if bottom != 1:
+                return _floored(top, bottom)
+            factors = [_evaluator(a) for a in dim.args]
+            return lambda sizes: prod([factor(sizes) for factor in factors])
         case sympy.Pow() if dim.exp.is_Integer and dim.exp >= 0:
-            return int(evaluate_dim(dim.base, sizes) ** int(dim.exp))
+            base, power = _evaluator(dim.base), int(dim.exp)
+            return lambda sizes: int(base(sizes) ** power)
         case sympy.floor():
-            top, bottom = sympy.fraction(sympy.together(dim.args[0]))
-            return evaluate_dim(top, sizes) // evaluate_dim(bottom, sizes)
+            return _floored(*sympy.fraction(sympy.together(dim.args[0])))
         case sympy.Max():
-            return max(evaluate_dim(a, sizes) for a in dim.args)
+            parts = [_evaluator(a) for a in dim.args]
+            return lambda sizes: max([part(sizes) for part in parts])
         case sympy.Min():
-            return min(evaluate_dim(a, sizes) for a in dim.args)
+            parts = [_evaluator(a) for a in dim.args]
+            return lambda sizes: min([part(sizes) for part in parts])
         case sympy.Mod():
-            return evaluate_dim(dim.args[0], sizes) % evaluate_dim(dim.args[1], sizes)
+            whole, by = map(_evaluator, dim.args)
+            return lambda sizes: whole(sizes) % by(sizes)
     raise ValueError(f"a dim may be built from + - * // max min mod; found {dim}")
 
 
-def _product(dim: sympy.Mul, sizes: Sizes) -> int:
-    top, bottom = sympy.fraction(dim)
-    if bottom == 1:
-        return prod(evaluate_dim(a, sizes) for a in dim.args)
-    return evaluate_dim(top, sizes) // evaluate_dim(bottom, sizes)
+def _floored(top: sympy.Expr, bottom: sympy.Expr) -> Callable[[Sizes], int]:
+    over, under = _evaluator(top), _evaluator(bottom)
+    return lambda sizes: over(sizes) // under(sizes)
 
 
 def evaluate_shape(shape: Shape, sizes: Sizes) -> tuple[int, ...]:
@@ -188,6 +233,20 @@ class ShapeEnv:
         found = (replace(s, hint=sizes.get(s.name, s.hint)) for s in self.symbols)
         return ShapeEnv(tuple(found))
 
+    def planned_for(self, sizes: Sizes) -> ShapeEnv:
+        """The same bounds with these sizes as hints, down to 0 where one is 0. Raises BoundError
+        where one is out of bounds.
+        """
+        found = []
+        for s in self.symbols:
+            size = sizes.get(s.name, s.hint)
+            low = 0 if size == 0 and s.low == 1 else s.low
+            if not low <= size or (s.high is not None and size > s.high):
+                high = "" if s.high is None else s.high
+                raise BoundError(f"{s.name} is {low} .. {high}, found {size}", where=s.name)
+            found.append(replace(s, low=low, hint=size))
+        return ShapeEnv(tuple(found))
+
     def bounds(self, dim: Dim) -> tuple[int, int | None]:
         """Least and greatest value by interval arithmetic; the greatest is None where unbounded."""
         if isinstance(dim, int):
@@ -208,7 +267,12 @@ class ShapeEnv:
         """The dim under the hint binding."""
         if isinstance(dim, int):
             return dim
-        return evaluate_dim(dim, {n: self.of(n).hint for n in symbols_of(dim)})
+        return _evaluator(dim)(self._all_hints)
+
+    @cached_property
+    def _all_hints(self) -> Mapping[str, int]:
+        """The hints, and that of a symbol of which nothing was said."""
+        return defaultdict(lambda: SymbolBound("").hint, self.hints)
 
 
 @lru_cache(maxsize=65536)
@@ -222,13 +286,14 @@ def _equal(a: sympy.Expr, b: sympy.Expr, env: ShapeEnv) -> bool | None:
     return None
 
 
-_UNBOUNDED = 1 << 62
+UNBOUNDED = 1 << 62  # the ends of an interval of which nothing is known
+LARGEST = 1 << 40  # of an extent; what is known to be less than something larger is not known
 
 
 @lru_cache(maxsize=65536)
 def _bounds(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int | None]:
     low, high = _interval(dim, env)
-    return low, None if high >= _UNBOUNDED else high
+    return low, None if high >= LARGEST else high
 
 
 def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
@@ -237,7 +302,7 @@ def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
             return int(dim), int(dim)
         case sympy.Symbol():
             known = env.of(dim.name)
-            return known.low, _UNBOUNDED if known.high is None else known.high
+            return known.low, UNBOUNDED if known.high is None else known.high
         case sympy.Add():
             parts = [_interval(a, env) for a in dim.args]
             return _clip(sum(p[0] for p in parts)), _clip(sum(p[1] for p in parts))
@@ -263,8 +328,8 @@ def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
         case sympy.Min():
             parts = [_interval(a, env) for a in dim.args]
             return min(p[0] for p in parts), min(p[1] for p in parts)
-    return -_UNBOUNDED, _UNBOUNDED
+    return -UNBOUNDED, UNBOUNDED
 
 
 def _clip(value: int) -> int:
-    return max(-_UNBOUNDED, min(_UNBOUNDED, value))
+    return max(-UNBOUNDED, min(UNBOUNDED, value))

@@ -9,7 +9,7 @@ from explorer.ir.calls import AttrValue
 from explorer.ir.decisions.tiling import Block, Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.algebra import sympy
-from explorer.ir.shapes.dims import Dim, Shape, simplify, symbol
+from explorer.ir.shapes.dims import Dim, Shape, floor_div, simplify, symbol
 from explorer.ir.text.printer import INFIX, LEVEL
 from explorer.ir.text.text_lines import Line
 from explorer.ir.types import ITEM_BYTES, Annotation, Callable, Object, ShapeType, Tensor, TupleType
@@ -64,7 +64,7 @@ def _dim_function(line: Line, name: str) -> Any:
     line.expect(")")
     match name, args:
         case "floor", [top, bottom]:
-            return sympy.floor(sympy.sympify(top) / bottom)
+            return floor_div(top, bottom)
         case "mod", [top, bottom]:
             return sympy.Mod(top, bottom)
         case "max", _:

@@ -9,14 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import cycle, islice
 from typing import TypeAlias
 
 from explorer.ir.affine import Affine, affine
 from explorer.ir.kernel import Axis
 from explorer.ir.shapes.algebra import sympy
-from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, product, simplify
+from explorer.ir.shapes.dims import (
+    Dim,
+    Shape,
+    ShapeEnv,
+    evaluate_dim,
+    parts_of,
+    product,
+    simplify,
+    symbols_of,
+)
 
 Index: TypeAlias = tuple[Affine, ...]
+REMEMBERED_QUOTIENTS = 4096  # a bound on memory, chosen
+TRIED_SIZES = (101, 211, 307, 401, 503)  # primes, so that few divide one another; chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +72,34 @@ def quotient(a: Dim, b: Dim) -> Dim | None:
     """`a / b` where it is exact for every binding of the symbols."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 else None
-    if a == b:
-        return 1
-    found = sympy.cancel(sympy.sympify(a) / b)
-    if found.is_Integer:
-        return int(found)
-    if found.is_number:
+    return 1 if a == b else _exact(a, b)
+
+
+@lru_cache(maxsize=REMEMBERED_QUOTIENTS)
+def _exact(a: Dim, b: Dim) -> Dim | None:
+    if b == 0 or _is_refuted(a, b):
         return None
-    if found.is_polynomial() and all(c.is_Integer for c in sympy.Poly(found).coeffs()):
-        return simplify(found)
-    return None
+    if isinstance(a, int):
+        return 0 if a == 0 else None
+    parts = sorted(parts_of(a) | parts_of(b), key=str)
+    words = [sympy.Dummy() for _ in parts]
+    there = dict(zip(parts, words))
+    polynomials = [sympy.Poly(sympy.sympify(d).xreplace(there), *words) for d in (a, b)]
+    found, rest = sympy.div(*polynomials, domain="QQ")
+    if rest or not all(c.is_Integer for c in found.coeffs()):
+        return None
+    return simplify(found.as_expr().xreplace(dict(zip(words, parts))))
+
+
+def _is_refuted(a: Dim, b: Dim) -> bool:
+    """Whether some binding leaves a rest: most do, and sympy takes milliseconds to say so."""
+    names = sorted(symbols_of(a) | symbols_of(b))
+    for start in range(len(TRIED_SIZES)):
+        sizes = dict(zip(names, islice(cycle(TRIED_SIZES), start, None)))
+        by = evaluate_dim(b, sizes)
+        if by and evaluate_dim(a, sizes) % by:
+            return True
+    return False
 
 
 def divide(index: Affine, by: Dim, ranges: Ranges) -> tuple[Affine, Affine] | Split | None:

@@ -143,7 +143,7 @@ class Blocks:
             case "table":
                 return places.absolute(places.constants.table(argument.values))
             case "dim":
-                return Place(ABSOLUTE, places.plan.sizes[argument.name])
+                return Place(ABSOLUTE, evaluate_dim(argument.elements, places.plan.sizes))
         raise AssertionError(f"an argument of kind {argument.kind!r} is not known")
 
     def scratch(self, argument: Argument) -> int:

@@ -48,8 +48,8 @@ def tuned(kernel: Kernel, facts: Facts, search: Search, name: str) -> Tuned | Re
     Equal kernels are searched once, whatever their tensors and symbols are called.
     """
     named, axes = canonical(normalise(kernel))
-    asked, env, symbols = canonical_symbols(named, facts.env)
-    hints = {new: facts.env.of(old).hint for old, new in symbols.items()}
+    asked, env, values = canonical_symbols(named, facts.env)
+    hints = {name: facts.env.hint(dim) for name, dim in values.items()}
     parts = (name, text_of(asked), repr(env), repr(sorted(hints.items())))
     key = store.content_key(
         "welder", store.code_key(*FOLDERS), *parts, repr(facts.device), repr(facts.price)

@@ -19,7 +19,7 @@ from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.program import Program
-from explorer.ir.shapes.dims import Sizes
+from explorer.ir.shapes.dims import Sizes, evaluate_dim, symbols_of
 from explorer.rammer import TaskProfile
 from explorer.runtime.planning.extents import Extents
 
@@ -110,9 +110,9 @@ class TaskTimes:
         """
         code = self.codes.get(operator.binding)
         dims = [] if code is None else [a for a in code.arguments if a.kind == "dim"]
-        if code is None or any(a.name not in sizes for a in dims):
+        if code is None or not all(symbols_of(a.elements) <= sizes.keys() for a in dims):
             return None
-        return code.key, tuple((a.local, sizes[a.name]) for a in dims)
+        return code.key, tuple((a.local, evaluate_dim(a.elements, sizes)) for a in dims)
 
     def library(self, task: LibraryTask, extents: Extents) -> TaskFact:
         """A library call as one task; modelled: Python's way to it, and its operands once through
