@@ -11,7 +11,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import stores
 from explorer.ir.patterns.contraction import Contraction
 from explorer.ir.patterns.regions import propagate, tile_variable
-from explorer.ir.shapes.dims import Sizes, evaluate_dim
+from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim
 from explorer.tile.lowering.lower import tensor_contraction
 
 STEPS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128, 256, 512, 1024, 4096, 16384, 65536)
@@ -21,11 +21,12 @@ Cut = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The axes that may be cut, outermost first, with their sizes; and the main contraction, if
-    there is one.
+    """The axes that may be cut, outermost first, with their sizes as dims and under a binding; and
+    the main contraction, if there is one.
     """
 
     names: tuple[str, ...]
+    dims: dict[str, Dim]
     extents: dict[str, int]
     symbolic: frozenset[str]
     inner: str
@@ -46,6 +47,7 @@ def shape_of(kernel: Kernel, sizes: Sizes) -> Shape:
     )
     return Shape(
         tuple(a.name for a in shared),
+        {a.name: a.extent for a in shared},
         {a.name: evaluate_dim(a.extent, sizes) for a in shared},
         frozenset(a.name for a in shared if not isinstance(a.extent, int)),
         last.axes[-1].name if last.axes else "",

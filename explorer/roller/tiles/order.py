@@ -10,6 +10,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
+from explorer.roller.reduction_safe_cuts import repeated
 from explorer.roller.tiles.weigh import refusal
 
 # The model is not more exact than this; chosen. What it is off by is printed by
@@ -37,7 +38,8 @@ def in_order(
     legal = 0
     most = max(FEWEST_CANDIDATES, LOWERED_COMPUTES // max(1, len(kernel.computes)))
     for candidate in _finer_first(sorted(weighed, key=lambda c: c.cost_us), kernel, device, sizes):
-        why = refusal(kernel, candidate.value, device, env, sizes)
+        cut = candidate.value.tile
+        why = repeated(kernel, cut, env) or refusal(kernel, candidate.value, device, env, sizes)
         if not why:
             legal += 1
             yield candidate
