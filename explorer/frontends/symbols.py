@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from explorer.errors import BadModelFile, BoundError
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
+from explorer.ir.shapes.dims import Shape, ShapeEnv, SymbolBound, symbols_of
 
 Bounds = Mapping[str, "int | tuple[int, int | None]"]
 
+Key = TypeVar("Key", bound=Hashable)
+
 MOST_SYMBOLS = 128  # every shape may depend on all of them, and is proved equal to others
-SEQUENCES = (("seq", 128), ("len", 128), ("time", 128), ("step", 128))
-HINTS = (("batch", 1), *SEQUENCES, ("height", 224), ("width", 224))
+ROWS, STEPS, PIXELS = 1, 128, 224  # hints: of examples, of a sequence, of a side of an image
+NAMED = {"batch": ROWS, "height": PIXELS, "width": PIXELS}
+NAMED |= dict.fromkeys(("seq", "len", "time", "step"), STEPS)
+UNNAMED = ("", "?")  # what exporters write for a dim of which nothing is known
 
 
 def symbol_name(text: str, otherwise: str) -> str:
@@ -21,9 +26,28 @@ def symbol_name(text: str, otherwise: str) -> str:
     return name if re.match(r"[A-Za-z_]", name) else f"n_{name}"
 
 
-def environment(names: Iterable[str], bounds: Bounds | None) -> ShapeEnv:
-    """Bounds and hints of the symbols; BoundError where a bound is empty or of no symbol."""
-    known = list(dict.fromkeys(names))
+def identifiers(texts: Mapping[Key, str]) -> dict[Key, str]:
+    """An identifier for each of the dims of one model, another one for each, like its text."""
+    found: dict[Key, str] = {}
+    taken: set[str] = set()
+    for key, text in texts.items():
+        word = first = symbol_name(text, "dim")
+        count = 1
+        while word in taken:
+            count += 1
+            word = f"{first}_{count}"
+        taken.add(word)
+        found[key] = word
+    return found
+
+
+def environment(shapes: Iterable[Shape], bounds: Bounds | None) -> ShapeEnv:
+    """Bounds and hints of the symbols of the inputs, of these shapes; BoundError where a bound is
+    empty or of no symbol. A hint comes from what a symbol is called, else from where it stands;
+    deduction raises it where the model needs more.
+    """
+    inputs = tuple(shapes)
+    known = list(dict.fromkeys(n for s in inputs for d in s for n in sorted(symbols_of(d))))
     if len(known) > MOST_SYMBOLS:
         raise BadModelFile(
             f"has {len(known)} symbolic dims; at most {MOST_SYMBOLS} can be kept apart",
@@ -38,17 +62,29 @@ def environment(names: Iterable[str], bounds: Bounds | None) -> ShapeEnv:
                 where=name,
                 expected=", ".join(known),
             )
-    return ShapeEnv(tuple(_bound(n, given.get(n)) for n in known))
+    return ShapeEnv(tuple(_bound(n, given.get(n), inputs) for n in known))
 
 
-def _bound(name: str, given: int | tuple[int, int | None] | None) -> SymbolBound:
+def _bound(
+    name: str, given: int | tuple[int, int | None] | None, inputs: Sequence[Shape]
+) -> SymbolBound:
     low, high = (1, None) if given is None else _ends(name, given)
     if low < 0 or (high is not None and high < low):
         raise BoundError(f"the bound {low} .. {high} of {name!r} is empty or negative", where=name)
     lower = name.lower()
-    hint = next((value for word, value in HINTS if word in lower), 1)
+    hint = next((value for word, value in NAMED.items() if word in lower), _placed(name, inputs))
     hint = max(hint, low)
     return SymbolBound(name, low, high, hint if high is None else min(hint, high))
+
+
+def _placed(name: str, inputs: Sequence[Shape]) -> int:
+    """The hint of a symbol whose name says nothing: where it leads dims in every shape, there are
+    so many examples; elsewhere in shapes of four dims and more it is a side of an image.
+    """
+    places = [(n, len(s)) for s in inputs for n, d in enumerate(s) if name in symbols_of(d)]
+    if all(n == 0 and rank > 1 for n, rank in places):
+        return ROWS
+    return PIXELS if all(rank > 3 for _, rank in places) else STEPS
 
 
 def _ends(name: str, given: object) -> tuple[int, int | None]:

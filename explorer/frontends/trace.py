@@ -22,7 +22,7 @@ from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
 from explorer.frontends.tracing.structure import Leaf, Structure, flatten, rebuild
 from explorer.ir.program import Function, Program
-from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol, symbols_of
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.text.program_text import print_program
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import ImpliedBound
@@ -61,10 +61,9 @@ class Traced:
         declared = declared_inputs(self.run, given)
         fixed = {n: v for n, v in given.items() if n not in declared}
         leaves, _ = flatten(declared)
-        names = [s for t in leaves for d in t.shape or () for s in sorted(symbols_of(d))]
         program = within_bounds(
             lambda recorder: _program(self.run, declared, fixed, recorder),
-            environment(names, bounds),
+            environment((t.shape for t in leaves if t.shape is not None), bounds),
             self.run.__name__,
         )
         where = f"{Path(self.run.__code__.co_filename).name}:{program.name}"

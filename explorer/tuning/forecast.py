@@ -29,13 +29,16 @@ class OperatorForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What compiling would do. Bytes are under the hints: intermediates side by side."""
+    """What compiling would do. `hints`: the sizes of symbols that tiles would be chosen for; bytes
+    are under them: intermediates side by side.
+    """
 
     model: str
     operators: tuple[OperatorForecast, ...]
     symbols: dict[str, tuple[int, int | None]]
     weight_bytes: int
     intermediate_bytes: int | None
+    hints: dict[str, int]
 
     @property
     def supported(self) -> bool:
@@ -48,6 +51,7 @@ class Forecast:
             lines.append(
                 f"  {o.count:5d}  {o.op:24s} {o.becomes}{': ' + o.reason if o.reason else ''}"
             )
+        lines += [f"  {name} is planned as {size}" for name, size in self.hints.items()]
         lines.append(f"  weights {self.weight_bytes / 1e6:.1f} MB")
         if self.intermediate_bytes is not None:
             lines.append(f"  intermediates {self.intermediate_bytes / 1e6:.1f} MB before sharing")
@@ -83,6 +87,7 @@ def check(model: Any) -> Forecast:
         {s.name: (s.low, s.high) for s in env.symbols},
         sum(c.array.nbytes for c in given.program.constants.values()),
         None if after is None else intermediate_bytes(after),
+        {s.name: (env if after is None else after.env).of(s.name).hint for s in env.symbols},
     )
 
 

@@ -296,3 +296,19 @@ def test_a_branch_whose_condition_is_known_is_its_body(tmp_path: Path) -> None:
     assert [b.expr.op for b in program.main.body if isinstance(b.expr, OpCall)] == ["Relu"]
     assert len(program.functions) == 1
     assert ("b", "its branch is never taken") in program.dropped
+
+
+def test_hints_are_raised_until_windows_fit(tmp_path: Path) -> None:
+    taps = {"k": np.ones((1, 1, 400), np.float32)}
+    nodes = [node("Conv", "x k", "c", strides=[160]), node("Relu", "c", "y")]
+    hints = typed(tmp_path, nodes, [value("x", ["a", 1, "b"])], ["y"], taps).env.hints
+    assert hints["a"] == 1 and hints["b"] > 400 + 10 * 160
+    kept = typed(tmp_path, nodes, [value("x", ["a", 1, "b"])], ["y"], taps, {"b": (512, 1024)})
+    assert kept.env.hints["b"] == 1024
+
+
+def test_hints_at_which_no_extent_is_missing_stay(tmp_path: Path) -> None:
+    nodes = [node("MaxPool", "x", "y", kernel_shape=[3, 3])]
+    assert typed(tmp_path, nodes, [value("x", ["a", 1, "b", "b"])], ["y"]).env.hints["b"] == 224
+    bounded = typed(tmp_path, nodes, [value("x", [1, 1, "b", "b"])], ["y"], None, {"b": (1, 2)})
+    assert bounded.env.hints["b"] == 2  # no greater one is allowed

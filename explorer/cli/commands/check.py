@@ -38,6 +38,7 @@ def answer(flags: Namespace) -> Answer:
         "supported": found.supported,
         "operators": found.operators,
         "symbols": found.symbols,
+        "hints": found.hints,
         "weight_bytes": found.weight_bytes,
         "intermediate_bytes": found.intermediate_bytes,
     }
@@ -52,7 +53,10 @@ def _text(found: Forecast) -> str:
         "",
         table(("operator", ">count", "becomes", "because"), [*rows, ("all", f"{total:,}", "", "")]),
         "",
-        *(f"  {name}: {low} to {_high(high)}" for name, (low, high) in found.symbols.items()),
+        *(
+            f"  {name}: {low} to {_high(high)}, planned as {found.hints[name]}"
+            for name, (low, high) in found.symbols.items()
+        ),
         f"  {size(found.weight_bytes)} of weights",
     ]
     if found.intermediate_bytes is not None:

@@ -11,7 +11,6 @@ from onnx import numpy_helper
 
 from explorer.errors import BadModelFile
 from explorer.frontends.files.plain_file import PlainFile
-from explorer.frontends.symbols import symbol_name
 from explorer.ir.dtypes import (
     HOST_DTYPES,
     ITEM_BYTES,
@@ -20,7 +19,7 @@ from explorer.ir.dtypes import (
     computed,
     numpy_dtype,
 )
-from explorer.ir.shapes.dims import Dim, symbol
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Tensor
 
 MAX_RANK = 16
@@ -42,8 +41,9 @@ def element_type(data_type: int, name: str) -> DType:
     return dtype
 
 
-def declared_type(value: onnx.ValueInfoProto, unnamed: Callable[[int], Dim]) -> Tensor:
-    """What a file declares of a tensor; `unnamed` gives the dim of an axis without number or name.
+def declared_type(value: onnx.ValueInfoProto, unknown: Callable[[int, str], Dim]) -> Tensor:
+    """What a file declares of a tensor; `unknown` gives the dim of an axis without a number, whose
+    name may be empty.
 
     Raises BadModelFile where it is of no element type, or of too many dims.
     """
@@ -55,12 +55,10 @@ def declared_type(value: onnx.ValueInfoProto, unnamed: Callable[[int], Dim]) -> 
         raise BadModelFile(f"declares {value.name!r} of rank {len(kind.shape.dim)}")
     dims: list[Dim] = []
     for axis, dim in enumerate(kind.shape.dim):
-        if dim.dim_param:
-            dims.append(symbol(symbol_name(dim.dim_param, f"{value.name}_{axis}")))
-        elif dim.HasField("dim_value") and dim.dim_value >= 0:
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
             dims.append(int(dim.dim_value))
         else:
-            dims.append(unnamed(axis))
+            dims.append(unknown(axis, dim.dim_param))
     return Tensor(tuple(dims), dtype)
 
 

@@ -142,8 +142,8 @@ def _scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
 
 
 def _declared(rows: Iterable[onnx.ValueInfoProto]) -> tuple[Tensor, ...]:
-    """The types that a body declares for what is stacked; 0 for a dim without number or name."""
-    return tuple(declared_type(row, lambda axis: 0) for row in rows)
+    """The types that a body declares for what is stacked; 0 for a dim without a number."""
+    return tuple(declared_type(row, lambda axis, name: 0) for row in rows)
 
 
 def _extent(scope: Scope, value: Var, axis: int, name: str, label: str) -> Var:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import onnx
@@ -14,10 +14,10 @@ from explorer.frontends.model import Model
 from explorer.frontends.onnx.functions import opsets_of
 from explorer.frontends.onnx.graph import import_node
 from explorer.frontends.onnx.scope import Importer, Scope, import_graph
-from explorer.frontends.symbols import Bounds, environment, symbol_name
+from explorer.frontends.symbols import UNNAMED, Bounds, environment, identifiers
 from explorer.ir.calls import Var
 from explorer.ir.program import Constant, Function, Program
-from explorer.ir.shapes.dims import symbol, symbols_of
+from explorer.ir.shapes.dims import Dim, symbol
 from explorer.ir.types import Annotation, Object, Tensor
 
 FIRST_OPSET = 7
@@ -50,10 +50,11 @@ def _program(file: OnnxFile, name: str, bounds: Bounds | None) -> Program:
     scope = Scope(importer, "main", _opsets(file.model))
     for given, constant in importer.constants.items():
         scope.values[given] = _constant_var(given, constant)
-    params = tuple(
-        scope.define(i.name, _input_type(i)) for i in graph.input if i.name not in file.initializers
-    )
-    env = environment(_symbols(p.type for p in params if isinstance(p.type, Tensor)), bounds)
+    inputs = [i for i in graph.input if i.name not in file.initializers]
+    dims = _dims(inputs)
+    params = tuple(scope.define(i.name, _input_type(i, dims)) for i in inputs)
+    types = (p.type for p in params if isinstance(p.type, Tensor))
+    env = environment((t.shape for t in types if t.shape is not None), bounds)
     outputs = import_graph(scope, graph)
     if not outputs:
         raise BadModelFile("is a model without outputs")
@@ -85,7 +86,20 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
     return found
 
 
-def _input_type(value: onnx.ValueInfoProto) -> Annotation:
+def _dims(inputs: Iterable[onnx.ValueInfoProto]) -> Mapping[tuple[str, int], Dim]:
+    """The symbol of each axis of an input that has no number: one for axes of the same name."""
+    texts: dict[str | tuple[str, int], str] = {}
+    named: dict[tuple[str, int], str | tuple[str, int]] = {}
+    for i in inputs:
+        for axis, dim in enumerate(i.type.tensor_type.shape.dim):
+            at, own = (i.name, axis), dim.dim_param in UNNAMED
+            named[at] = at if own else dim.dim_param
+            texts[named[at]] = f"{i.name}_{axis}" if own else dim.dim_param
+    known = identifiers(texts)
+    return {at: symbol(known[key]) for at, key in named.items()}
+
+
+def _input_type(value: onnx.ValueInfoProto, dims: Mapping[tuple[str, int], Dim]) -> Annotation:
     """What a file says of an input; sequences and optional values are objects of the host."""
     kind = value.type
     if kind.HasField("sparse_tensor_type") or kind.HasField("map_type"):
@@ -96,8 +110,4 @@ def _input_type(value: onnx.ValueInfoProto) -> Annotation:
     if not kind.HasField("tensor_type"):
         return Object()
     element_type(kind.tensor_type.elem_type, value.name)  # an input has one
-    return declared_type(value, lambda axis: symbol(symbol_name("", f"{value.name}_{axis}")))
-
-
-def _symbols(types: Iterable[Tensor]) -> list[str]:
-    return [name for t in types for dim in t.shape or () for name in sorted(symbols_of(dim))]
+    return declared_type(value, lambda axis, _: dims[value.name, axis])

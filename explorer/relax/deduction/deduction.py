@@ -48,6 +48,7 @@ from explorer.relax.deduction.bounded_rows import bounded
 from explorer.relax.deduction.control_flow import branch, call, gradient, loop
 from explorer.relax.deduction.deducing import Deduced, Known
 from explorer.relax.deduction.fresh import Found, Symbols
+from explorer.relax.deduction.hints_from_use import hints_from_use
 from explorer.relax.deduction.known import Knowledge, is_known
 from explorer.relax.deduction.known_branch import taken_side
 from explorer.relax.deduction.library import coarse_types, constant_results, library_types
@@ -66,7 +67,8 @@ def deduce(program: Program) -> Program:
     """Annotate every value, forward only; what nothing needs is dropped, with its reason."""
     while True:
         try:
-            return Deduction(program).program()
+            found = Deduction(program).program()
+            return replace(found, env=hints_from_use(found))
         except ImpliedBound as bound:  # each makes a bound tighter, so this ends
             program = replace(program, env=_tightened(program.env, bound))
 
