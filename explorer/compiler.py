@@ -22,6 +22,7 @@ from explorer.frontends.model import Model
 from explorer.grinder import BothSides, Grind
 from explorer.grinder.calls.inline import inline_calls
 from explorer.grinder.update_in_place import update_in_place
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.making import Asked, Ended, ended, made, opened
 from explorer.measure.measured_tiles import MeasureTiles
@@ -249,14 +250,23 @@ def _compiled(
     """
     asked = _asked(given, device, chosen, until, check, donated)
 
-    def again(changed: Options, until: Stage | str | None = None) -> Compilation:
+    def again(
+        changed: Options, until: Stage | str | None = None, env: ShapeEnv | None = None
+    ) -> Compilation:
         last = asked.last if until is None else until
-        rest = (last, check, listener(), wanted_by(), donated, found is not None, False)
-        return _compiled(given, device, changed, *rest)
+        rest = (check, listener(), wanted_by(), donated)
+        if env is not None:
+            return _compiled(_within(given, env), device, changed, last, *rest)
+        return _compiled(given, device, changed, last, *rest, found is not None, False)
 
     whole = asked.wanted if looks else None
     found = opened(asked, whole, again, progress, cancelled)
     return found or made(asked, whole if keeps else None, again, progress, cancelled)
+
+
+def _within(given: Model, env: ShapeEnv | None) -> Model:
+    """The model with other bounds and hints of its symbols, where they are given."""
+    return given if env is None else replace(given, program=replace(given.program, env=env))
 
 
 def halted(
@@ -280,9 +290,11 @@ def halted(
         return None
     short, problem = found
 
-    def again(changed: Options, until: Stage | str | None = None) -> Compilation:
+    def again(
+        changed: Options, until: Stage | str | None = None, env: ShapeEnv | None = None
+    ) -> Compilation:
         rest = (until or short.last, check, listener(), wanted_by(), donated, False, False)
-        return _compiled(given, device, changed, *rest)
+        return _compiled(_within(given, env), device, changed, *rest)
 
     return made(short, None, again, None, None), problem
 

@@ -32,7 +32,7 @@ from explorer.stored.vocabulary import StepRow
 from explorer.stored.wanted import Wanted, wanted
 
 Cancelling = Callable[[], bool]
-Again = Callable[[Options, Stage | str | None], Compilation]
+Again = Callable[..., Compilation]  # with other options, until a stage, for other sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from explorer.compilation.explanation import Explanation, explained
 from explorer.compilation.graph import call_graph
 from explorer.compilation.inputs import Inputs, ModelInputs, checked_sizes
 from explorer.compilation.kernels import CompiledKernel
+from explorer.compilation.versions import Versions
 from explorer.devices.catalogue import SIMULATED
 from explorer.devices.cpus import runs_on
 from explorer.devices.hardware import Options as HardwareOptions
@@ -70,7 +71,7 @@ class Compilation:
         steps: tuple[StepTime, ...],
         snapshots: Callable[[], tuple[Snapshot, ...]],
         codes: Mapping[str, KernelCode],
-        recompile: Callable[[Options, Stage | str | None], Compilation],
+        recompile: Callable[..., Compilation],
         check: bool = False,
         donate: tuple[str, ...] = (),
         chosen: Callable[[Sizes], Chosen] | None = None,
@@ -104,6 +105,26 @@ class Compilation:
         found = self._recompile(replace(self.options, **groups), until)
         same = self._chosen is not None and set(groups) <= {"rammer"}  # of the same kernels
         return found._with_blocks(self._chosen) if same else found
+
+    def planned_for(self, sizes: Sizes) -> Compilation:
+        """The same model compiled for these sizes: tiles are chosen for them, and pictures start
+        from them. A size of 0 is one that it takes, whatever is known of its operators. Runs far
+        from the sizes that a plan was made for come to one of their own by themselves.
+
+        Raises BadOption where there is no such symbol, BoundError where a size is out of bounds.
+        """
+        program = self.model.program
+        known = checked_sizes(self.model, sizes, program.env.hints)
+        return self._recompile(self.options, None, program.env.planned_for(known))
+
+    @property
+    def planned_sizes(self) -> tuple[dict[str, int], ...]:
+        """The sizes that a plan was made for so far: first those of `hint`."""
+        return (self.hint, *(c.hint for c in self._versions.others))
+
+    @cached_property
+    def _versions(self) -> Versions:
+        return Versions(self)
 
     def same_program(self, hardware: HardwareOptions) -> Compilation:
         """This program as it is, with its kernels, their tiles and thread blocks, planned for the
@@ -269,8 +290,14 @@ class Compilation:
         if self.device.name == SIMULATED and out is None:
             return self.simulate(self._inputs.given(inputs, more))
         places = None if out is None else {name: writable(name, x) for name, x in out.items()}
-        found = self.runnable.run(self._inputs.given(inputs, more), out=places)
+        given = self._inputs.given(inputs, more)
+        run = self._versions.run_of(given) if self._has_sizes else self.runnable.run
+        found = run(given, out=places)
         return found if out is None else {**found, **out}
+
+    @cached_property
+    def _has_sizes(self) -> bool:
+        return bool(self.model.program.env.symbols)
 
     def simulate(self, inputs: Inputs, seed: int = 0) -> dict[str, np.ndarray]:
         """The outputs by name, each kernel as the thread blocks that are printed for a GPU: their

@@ -36,7 +36,8 @@ from explorer.ir.calls import Var
 from explorer.ir.dtypes import ml_dtypes
 from explorer.ir.program import Constant, Function, Program, SourceOp
 from explorer.ir.shapes.algebra import sympy
-from explorer.ir.shapes.dims import Dim, ShapeEnv, floor_div, simplify, symbol
+from explorer.ir.shapes.dims import Dim, Shape, ShapeEnv, floor_div, simplify, symbol, total_of
+from explorer.ir.shapes.dims import symbols_of as symbols_in
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import ImpliedBound
 
@@ -78,7 +79,7 @@ def import_program(
     def write(recorder: Recorder) -> Program:
         return _Writer(program, names, recorder, name).program()
 
-    return within_bounds(write, environment(symbols_of(program, names), limits), name)
+    return within_bounds(write, environment(shapes_of(program, names), limits), name)
 
 
 def program_of_node(node: Any, values: Mapping[Any, Any]) -> tuple[Program, dict[str, np.ndarray]]:
@@ -226,14 +227,25 @@ def _is_plain(node: Any) -> bool:
 
 def symbols_of(program: Any, names: Mapping[str, str]) -> list[str]:
     """The symbols in the inputs, as they are called here."""
-    found: dict[str, None] = {}
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            for dim in getattr(node.meta.get("val"), "shape", ()):
-                expr = getattr(getattr(dim, "node", None), "expr", None)
-                if expr is not None:
-                    found.update(dict.fromkeys(sorted(map(str, expr.free_symbols))))
-    return [symbol_name(names.get(s, s), "dim") for s in found]
+    dims = (dim for shape in shapes_of(program, names) for dim in shape)
+    return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_in(dim))))
+
+
+def shapes_of(program: Any, names: Mapping[str, str]) -> list[Shape]:
+    """The shapes of the inputs; of a dim that is no plain symbol, the sum of those in it."""
+    return [
+        tuple(_dim(d, names) for d in getattr(node.meta.get("val"), "shape", ()))
+        for node in program.graph.nodes
+        if node.op == "placeholder"
+    ]
+
+
+def _dim(dim: Any, names: Mapping[str, str]) -> Dim:
+    expr = getattr(getattr(dim, "node", None), "expr", None)
+    if expr is None:
+        return int(dim)
+    found = sorted(map(str, expr.free_symbols))
+    return total_of(symbol(symbol_name(names.get(s, s), "dim")) for s in found)
 
 
 # Numbers of Python.

@@ -1,0 +1,146 @@
+"""Which plan a run takes: the first one, or one that was made beside it for other sizes.
+
+A kernel is right for every size and fast near the sizes that it was tiled for. Runs far from these
+are counted; when they have taken as long as compiling did, the model is compiled again for their
+sizes in a thread of its own, and later runs of such sizes take that, where it is planned to be
+faster. So it costs at most about as much as it saves (the ski-rental rule). Sums may be added in
+another order then: answers differ by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import log2
+from threading import Lock, Thread
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from explorer.errors import BoundError, IronworksError
+from explorer.frontends.model import Model
+from explorer.ir.shapes.dims import Sizes
+from explorer.ir.types import Tensor
+from explorer.ops.reference.bind import bind_sizes
+
+if TYPE_CHECKING:
+    from explorer.compilation.compilation import Compilation
+
+FAR_RATIO = 4  # between a size and its hint: within it a plan serves well; chosen
+LEAST_SECONDS = 1.0  # to compile what was found in caches the first time; assumed
+MOST_VERSIONS = 4  # beside the first: a bound on memory, chosen
+KEPT_SHAPES = 256  # of inputs: a bound on memory, chosen
+Run = Callable[..., dict[str, Any]]
+
+
+class Versions:
+    """The plans of one compiled model, from any thread."""
+
+    def __init__(self, first: Compilation) -> None:
+        self.first = first
+        self.others: tuple[Compilation, ...] = ()
+        self.making: Thread | None = None
+        self._runs: dict[tuple[object, ...], Run] = {}
+        self._lock = Lock()
+
+    def run_of(self, inputs: Mapping[str, Any]) -> Run:
+        """What runs inputs of these shapes."""
+        key = tuple([getattr(a, "shape", None) for a in inputs.values()])
+        found = self._runs.get(key)
+        if found is None:
+            found = self._chosen(inputs)
+            if len(self._runs) >= KEPT_SHAPES:
+                self._runs.clear()
+            self._runs[key] = found
+        return found
+
+    def wait(self) -> None:
+        """Return when no plan is being made."""
+        if self.making is not None:
+            self.making.join()
+
+    def make(self, sizes: Sizes) -> None:
+        """Begin to compile for these sizes beside the runs, unless that is under way."""
+        with self._lock:
+            if self.making is None or not self.making.is_alive():
+                self.making = Thread(target=self._make, args=(sizes,), daemon=True)
+                self.making.start()
+
+    def _chosen(self, inputs: Mapping[str, Any]) -> Run:
+        empty = _empty(self.first.model, inputs)
+        if empty:
+            return self._taking(empty).runnable.run
+        sizes = bind_sizes(self.first.model.program, inputs)
+        nearest = min((self.first, *self.others), key=lambda c: distance(c.hint, sizes))
+        run: Run = nearest.runnable.run
+        is_near = distance(nearest.hint, sizes) <= log2(FAR_RATIO)
+        if is_near or len(self.others) >= MOST_VERSIONS:
+            return run
+        seconds = max(LEAST_SECONDS, sum(s.seconds for s in self.first.steps))
+        return Counted(run, seconds, lambda: self.make(sizes))
+
+    def _taking(self, empty: Sizes) -> Compilation:
+        """The version that takes extents of 0."""
+        for other in self.others:
+            if all(other.model.program.env.of(name).low == 0 for name in empty):
+                return other
+        try:
+            made = self.first.planned_for(empty)
+        except IronworksError as error:
+            names = ", ".join(empty)
+            what = f"{self.first.model.name} takes no 0 for {names}: {error.sentence}"
+            raise BoundError(what, where=names) from error
+        self._keep(made)
+        return made
+
+    def _make(self, sizes: Sizes) -> None:
+        with suppress(IronworksError):  # the plan that is there goes on
+            made = self.first.planned_for(sizes)
+            if planned_us(made, sizes) < planned_us(self.first, sizes):
+                self._keep(made)
+
+    def _keep(self, made: Compilation) -> None:
+        with self._lock:
+            self.others = (*self.others, made)
+            self._runs = {}
+
+
+class Counted:
+    """Runs by a plan that was made for other sizes: `then` is called once, when they have taken so
+    many seconds.
+    """
+
+    def __init__(self, run: Run, seconds: float, then: Callable[[], None]) -> None:
+        self.run, self.left_seconds, self.then = run, seconds, then
+
+    def __call__(self, inputs: Mapping[str, Any], *, out: Any = None) -> dict[str, Any]:
+        """One run."""
+        start = perf_counter()
+        found = self.run(inputs, out=out)
+        before, self.left_seconds = self.left_seconds, self.left_seconds - perf_counter() + start
+        if self.left_seconds <= 0 < before:
+            self.then()
+        return found
+
+
+def planned_us(c: Compilation, sizes: Sizes) -> float:
+    """How long a run is planned to take; 0 where only a run tells its sizes."""
+    return 0.0 if c.executable.frames is not None else c.planned_wall(sizes).total_us
+
+
+def distance(hints: Sizes, sizes: Sizes) -> float:
+    """How many times the farthest size is doubled, or halved, against its hint."""
+    both = [(max(1, hints[n]), max(1, size)) for n, size in sizes.items() if n in hints]
+    return max((abs(log2(size / hint)) for hint, size in both), default=0.0)
+
+
+def _empty(model: Model, inputs: Mapping[str, Any]) -> dict[str, int]:
+    """The symbols that are 0 in these inputs, where nobody said that they may not be."""
+    free = {s.name for s in model.program.env.symbols if s.low == 1 and s.high is None}
+    found: dict[str, int] = {}
+    for name, kind in model.inputs.items():
+        shape = getattr(inputs.get(name), "shape", ())
+        dims = kind.shape or () if isinstance(kind, Tensor) else ()
+        if len(shape) == len(dims):
+            pairs = zip(map(str, dims), shape, strict=True)
+            found |= {d: 0 for d, n in pairs if n == 0 and d in free}
+    return found
