@@ -117,7 +117,7 @@ class _Exchange:
         self.dims: dict[Any, Any] = {}
 
     def __call__(self, node: Any) -> Any:
-        kind = type(node)
+        kind: Any = type(node)
         if kind in PLAIN:
             return node
         if kind is tuple:

@@ -89,7 +89,8 @@ def _by_number(a: sympy.Expr, b: int) -> Dim | None:
 
 def floor_of(quotient: sympy.Expr) -> Dim:
     """`floor(quotient)` in normal form: whole terms stand before it, as sympy writes it."""
-    whole, rest = [], []
+    whole: list[sympy.Expr] = []
+    rest: list[sympy.Expr] = []
     for term in sympy.Add.make_args(quotient):
         (whole if term.as_coeff_Mul()[0].is_Integer and _is_whole(term) else rest).append(term)
     left = sympy.Add(*rest)
