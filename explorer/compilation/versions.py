@@ -14,16 +14,16 @@ from contextlib import suppress
 from math import log2
 from threading import Lock, Thread
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from explorer.errors import BoundError, IronworksError
 from explorer.frontends.model import Model
+from explorer.ir.decisions.wall import Wall
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import Tensor
 from explorer.ops.reference.bind import bind_sizes
-
-if TYPE_CHECKING:
-    from explorer.compilation.compilation import Compilation
+from explorer.passes.pipeline.pipeline import StepTime
+from explorer.runtime.executable import Executable
 
 FAR_RATIO = 4  # between a size and its hint: within it a plan serves well; chosen
 LEAST_SECONDS = 1.0  # to compile what was found in caches the first time; assumed
@@ -32,12 +32,32 @@ KEPT_SHAPES = 256  # of inputs: a bound on memory, chosen
 Run = Callable[..., dict[str, Any]]
 
 
+class Plan(Protocol):
+    """What is asked of a Compilation here."""
+
+    model: Model
+    steps: tuple[StepTime, ...]
+
+    @property
+    def hint(self) -> dict[str, int]: ...
+
+    @property
+    def executable(self) -> Executable: ...
+
+    @property
+    def runnable(self) -> Executable: ...
+
+    def planned_for(self, sizes: Sizes) -> Plan: ...
+
+    def planned_wall(self, sizes: Sizes | None = None) -> Wall: ...
+
+
 class Versions:
     """The plans of one compiled model, from any thread."""
 
-    def __init__(self, first: Compilation) -> None:
+    def __init__(self, first: Plan) -> None:
         self.first = first
-        self.others: tuple[Compilation, ...] = ()
+        self.others: tuple[Plan, ...] = ()
         self.making: Thread | None = None
         self._runs: dict[tuple[object, ...], Run] = {}
         self._lock = Lock()
@@ -78,7 +98,7 @@ class Versions:
         seconds = max(LEAST_SECONDS, sum(s.seconds for s in self.first.steps))
         return Counted(run, seconds, lambda: self.make(sizes))
 
-    def _taking(self, empty: Sizes) -> Compilation:
+    def _taking(self, empty: Sizes) -> Plan:
         """The version that takes extents of 0."""
         for other in self.others:
             if all(other.model.program.env.of(name).low == 0 for name in empty):
@@ -98,7 +118,7 @@ class Versions:
             if planned_us(made, sizes) < planned_us(self.first, sizes):
                 self._keep(made)
 
-    def _keep(self, made: Compilation) -> None:
+    def _keep(self, made: Plan) -> None:
         with self._lock:
             self.others = (*self.others, made)
             self._runs = {}
@@ -122,7 +142,7 @@ class Counted:
         return found
 
 
-def planned_us(c: Compilation, sizes: Sizes) -> float:
+def planned_us(c: Plan, sizes: Sizes) -> float:
     """How long a run is planned to take; 0 where only a run tells its sizes."""
     return 0.0 if c.executable.frames is not None else c.planned_wall(sizes).total_us
 

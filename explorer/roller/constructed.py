@@ -26,10 +26,10 @@ from explorer.roller.construct.implicit_gemm import as_matmul
 from explorer.roller.construct.rtile import TiledProgram
 from explorer.roller.construct.shrink import finer
 from explorer.roller.policy import SHOWN_CANDIDATES, tile_candidates, weighed_cuts
-from explorer.roller.reduction_safe_cuts import unrepeated
 from explorer.roller.tiles.cuts import Cut
 from explorer.roller.tiles.inside import Inside, register_tiles
 from explorer.roller.tiles.order import AS_GOOD_RATIO, in_order
+from explorer.roller.tiles.reduction_safe_cuts import unrepeated
 from explorer.roller.tiles.walks import cut_by, shared_axes, tile_of
 from explorer.roller.tiles.weigh import scored
 from explorer.tile.lowering.lower import sums_of, tensor_contraction

@@ -10,7 +10,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
-from explorer.roller.reduction_safe_cuts import repeated
+from explorer.roller.tiles.reduction_safe_cuts import repeated
 from explorer.roller.tiles.weigh import refusal
 
 # The model is not more exact than this; chosen. What it is off by is printed by
