@@ -24,7 +24,6 @@ def test_a_phase_costs_what_the_sheet_says() -> None:
         thread_blocks(H100, "", replace(demand, phases=n), (64.0, 0.0)).alone_us for n in (5, 9)
     )
     assert abs(more - base - 4 * H100.phase_ns / 1e3) < 1e-9 and H100.phase_ns > 0
-    assert device("mi50").phase_ns == 0  # nothing of it is known
 
 
 def test_phases_are_counted_as_often_as_threads_go_through_them() -> None:

@@ -10,6 +10,7 @@ import pytest
 from explorer.devices.catalogue import SHEETS, device, device_names, read_sheet
 from explorer.devices.costs import Costs
 from explorer.devices.model import Device, MemoryLevel
+from explorer.devices.sheet import LIMITS, NUMBERS
 from explorer.errors import NoSuchDevice
 
 # float32 TFLOP/s as the makers print them
@@ -108,3 +109,23 @@ def test_an_unknown_device_is_refused_by_name() -> None:
 def test_a_sheet_is_read_as_it_is_written() -> None:
     text = (SHEETS / "v100.toml").read_text()
     assert read_sheet(text) == device("v100")
+
+
+HAS_NOT = {("mi50", "capability"), ("mi50", "matrix_gflops"), ("ipu", "capability")}
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_a_sheet_has_every_figure_that_its_hardware_has(name: str) -> None:
+    sheet = tomllib.loads((SHEETS / f"{name}.toml").read_text())
+    missing = {(name, figure) for figure in (*NUMBERS, *LIMITS) if figure not in sheet}
+    assert missing == {pair for pair in HAS_NOT if pair[0] == name}
+    shared = [level for level in sheet["levels"] if level["shared"]]
+    assert all("latency" in level and "bandwidth" in level for level in shared)
+
+
+def test_newer_sheets_compute_and_read_faster() -> None:
+    older, newer, newest = (device(name) for name in ("v100", "a100", "h100"))
+    for a, b in ((older, newer), (newer, newest)):
+        assert a.sustained_gflops < b.sustained_gflops and a.matrix_gflops < b.matrix_gflops
+        for level in a.levels:
+            assert a.all_gb_per_s(level) < b.all_gb_per_s(b.level(level.name))

@@ -25,6 +25,7 @@ from tests.roller.operators import matmul
 from tests.tuning.models import mlp
 
 V100 = device("v100")
+PAPERS = replace(V100, phase_ns=0.0)  # kernels written by hand: what ours take between phases
 MOST_UNITS = 1216 * 6  # every thread of an IPU
 ANY_POLICY = st.sampled_from(sorted(POLICIES))
 
@@ -71,11 +72,11 @@ def test_the_papers_product_of_one_row_takes_what_it_measured(monkeypatch):
     kernels are Roller's, of which no threads share a sum.
     """
     monkeypatch.setattr("explorer.roller.blocks.grids._Blocks._share", lambda *_: None)
-    pair = pair_of(grids(normalise(matmul(1, 1024, 256)), V100), V100)
+    pair = pair_of(grids(normalise(matmul(1, 1024, 256)), PAPERS), PAPERS)
     assert pair.efficient.grid == 16
-    assert pair.efficient.whole_us(V100) == pytest.approx(7.46, rel=0.2)
-    assert pair.fastest.whole_us(V100) == pytest.approx(4.28, rel=0.2)
-    assert pair.fastest.area_us(V100) > pair.efficient.area_us(V100)
+    assert pair.efficient.whole_us(PAPERS) == pytest.approx(7.46, rel=0.2)
+    assert pair.fastest.whole_us(PAPERS) == pytest.approx(4.28, rel=0.2)
+    assert pair.fastest.area_us(PAPERS) > pair.efficient.area_us(PAPERS)
 
 
 def test_units_are_multiprocessors_by_what_the_most_demanding_grid_leaves_room_for():
