@@ -41,6 +41,7 @@ from explorer.passes.recurrent.counted_loops import count_loops
 from explorer.passes.recurrent.loop_parts import SplitLoops
 from explorer.passes.recurrent.row_products import HoistRowProducts
 from explorer.passes.recurrent.shared_products import ShareProducts
+from explorer.passes.simplify.byte_products import multiply_bytes
 from explorer.passes.simplify.common_subexpressions import share_common_subexpressions
 from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
@@ -89,6 +90,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("inline calls", Stage.TYPED, inline_calls),
         Step("fold constants", Stage.TYPED, fold_constants),
+        Step("multiply bytes", Stage.TYPED, multiply_bytes),
         Step("count loops", Stage.TYPED, count_loops),
         Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
         Step("split loops over layers", Stage.TYPED, SplitLoops(device, options.recurrent)),

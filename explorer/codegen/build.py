@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ from explorer.codegen.cpu.print import emit
 from explorer.codegen.listing import Listings
 from explorer.devices.model import Device
 from explorer.devices.target import Target
-from explorer.errors import Cancelled
+from explorer.errors import Cancelled, KernelCompileError
 from explorer.ir.calls import efficient_binding
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
@@ -220,12 +220,26 @@ def build(
             have(key, found)
     with helpers or Helpers() as team:
         team.grow(helpers_for(len(missing)))
-        compile_jobs(missing, team, lambda job, code: have(job.key, code))
+        try:
+            compile_jobs(missing, team, lambda job, code: have(job.key, code))
+        except KernelCompileError as problem:
+            raise _of_operators(problem, calls) from problem.__cause__
     return {
         name: KernelCode(printed[name][0], machine[key], *printed[name][1:], device.target)
         for key, names in users.items()
         for name in names
     }
+
+
+def _of_operators(problem: KernelCompileError, calls: Sequence[Binding]) -> KernelCompileError:
+    """The error with the operators whose kernel it is."""
+    names = {b.name: b for b in calls} | {efficient_binding(b.name): b for b in calls}
+    binding = names.get(problem.where)
+    if binding is None or not binding.origin:
+        return problem
+    operators = ", ".join(sorted(binding.origin))
+    sentence = f"{operators}: {problem.sentence}"
+    return KernelCompileError(sentence, where=operators, try_="report it: it is a fault of ours")
 
 
 def _print(binding: Binding, env: ShapeEnv, device: Device) -> Iterator[tuple[str, Printed]]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from explorer.codegen.build import KernelCode
-from explorer.codegen.cpu.object.object_code import compile_unkept
+from explorer.codegen.cpu.object.object_code import compile_problem, compile_unkept
 from explorer.compilation import Compilation
 from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, KernelCompileError
@@ -147,10 +147,9 @@ def _wrong(name: str, found: np.ndarray, want: np.ndarray) -> str:
 
 
 def _compile_sentence(problem: KernelCompileError) -> str:
-    """Why it does not compile, with the line; Numba's first line says nothing of it."""
+    """Why it does not compile, with the line."""
     text = str(problem.__cause__ or problem)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = next((line for line in lines if not line.startswith(("Failed in", "During"))), text)
+    said = compile_problem(problem.__cause__ or problem)
     where = _WHERE.search(text)
     at = f", at line {where.group(1)}" if where and not _WHERE.search(said) else ""
     return f"it does not compile: {said.rstrip('.')}{at}"

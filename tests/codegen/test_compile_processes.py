@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import explorer
+from explorer.codegen.build import build
 from explorer.codegen.cpu.object import compile_processes, helper_count
 from explorer.codegen.cpu.object.compile_processes import Helpers, Job, compile_jobs
 from explorer.codegen.cpu.object.object_code import MachineCode, key_of, loaded
@@ -126,6 +127,20 @@ def test_without_an_interpreter_to_start_this_process_does_all(
     monkeypatch.setattr(sys, "executable", executable)
     jobs = jobs_of(4, f"no interpreter {executable}")
     assert len(compiled_by(jobs, 2)) == len(jobs)
+
+
+def test_an_error_of_a_compilation_names_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(jobs: Sequence[Job], *_: object) -> None:
+        raise KernelCompileError(f"{jobs[0].name}: no such name", where=jobs[0].name)
+
+    program = explorer.compile(MODEL, until="planned").program
+    monkeypatch.setattr("explorer.codegen.build.loaded", lambda key: None)
+    monkeypatch.setattr("explorer.codegen.build.compile_jobs", fail)
+    with pytest.raises(KernelCompileError, match="no such name") as problem:
+        build(program, explorer.device("this-cpu"))
+    operators = {", ".join(sorted(b.origin)) for b in program.kernel_calls}
+    assert problem.value.where in operators
+    assert problem.value.sentence.startswith(f"{problem.value.where}: ")
 
 
 def test_an_error_names_the_kernel_call_wherever_it_was_found(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -31,13 +31,18 @@ def fold_constants(program: Program) -> Program:
     larger than they, or all such constants much larger than the model.
     """
     constants = dict(program.constants)
-    given = sum(c.array.nbytes for c in constants.values())
-    room = _Room(min(2 * given + FOLDED_BYTES, budget() // FOLDED_PARTS))
+    room = _Room(room_for(program.constants))
     functions = tuple(_folded(f, constants, program, room) for f in program.functions)
     if len(constants) == len(program.constants):
         return program
     after = replace(program, functions=functions, constants=constants)
     return account(program, after, "computed when the model was compiled")
+
+
+def room_for(constants: Mapping[str, Constant]) -> int:
+    """The bytes that what is computed of these constants may take, all of it together."""
+    given = sum(c.array.nbytes for c in constants.values())
+    return min(2 * given + FOLDED_BYTES, budget() // FOLDED_PARTS)
 
 
 @dataclass

@@ -135,14 +135,21 @@ def compile_unkept(source: str, target: Target, function: str = "kernel") -> Mac
 def compiled(key: str, source: str, target: Target, function: str = "kernel") -> ObjectCode:
     """The object file of a source.
 
-    Raises KernelCompileError with the first line of what was wrong.
+    Raises KernelCompileError with the first line that says what was wrong.
     """
     try:
         with compiling_for(target):
             return _compiled(key, source, target, function)
     except Exception as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise KernelCompileError(f"kernel {key[:8]} does not compile: {first}") from error
+        cause = compile_problem(error)
+        raise KernelCompileError(f"kernel {key[:8]} does not compile: {cause}") from error
+
+
+def compile_problem(error: BaseException) -> str:
+    """Return the line of an error of Numba's that says what is wrong; its first ones do not."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = (line for line in lines if not line.startswith(("Failed in", "During")))
+    return next(telling, "") or next(iter(lines), type(error).__name__)
 
 
 def _compiled(key: str, source: str, target: Target, function: str) -> ObjectCode:

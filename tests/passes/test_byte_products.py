@@ -1,0 +1,45 @@
+"""Products of bytes in int32, which are multiplied as bytes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import explorer
+import explorer.np as xp
+from explorer import tensor
+
+RNG = np.random.default_rng(0)
+W = RNG.integers(-128, 128, (40, 24)).astype(np.int8)
+POSITIVE = RNG.integers(128, 256, (40, 24)).astype(np.int32)
+WIDE = 2 * W.astype(np.int32)
+
+
+def traced(dtype: str, weights: Any) -> Any:
+    """Return the int32 product of bytes of that type, and of weights that are made int32."""
+
+    @explorer.trace
+    def product(x: tensor(dtype, "rows", 40)) -> Any:  # type: ignore[valid-type]
+        w = xp.asarray(weights).astype("int32") if weights is W else weights
+        return x.astype("int32") @ w
+
+    return product
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("weights", [W, POSITIVE, WIDE])
+def test_a_product_of_bytes_is_exact(weights: np.ndarray, dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    x = RNG.integers(limits.min, limits.max + 1, (5, 40)).astype(dtype)
+    (got,) = explorer.compile(traced(dtype, weights)).run({"x": x}).values()
+    np.testing.assert_array_equal(got, x.astype(np.int32) @ weights.astype(np.int32))
+    assert got.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("weights", "becomes"),
+    [(W, "MatMulInteger"), (POSITIVE, "MatMulInteger"), (WIDE, "MatMul")],
+)
+def test_bytes_are_read_where_all_elements_are_bytes(weights: np.ndarray, becomes: str) -> None:
+    c = explorer.compile(traced("int8", weights), until="typed")
+    assert becomes in {b.op_call.op for b in c.program.main.body}
