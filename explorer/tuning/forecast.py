@@ -42,11 +42,11 @@ class Forecast:
 
     @property
     def supported(self) -> bool:
-        """Whether it would compile."""
+        """Whether each operator has a kernel or a library call; no kernel is made to see that."""
         return all(o.becomes != "unsupported" for o in self.operators)
 
     def __str__(self) -> str:
-        lines = [f"{self.model}: {'compiles' if self.supported else 'does not compile'}"]
+        lines = [f"{self.model}: {verdict(self)}"]
         for o in self.operators:
             lines.append(
                 f"  {o.count:5d}  {o.op:24s} {o.becomes}{': ' + o.reason if o.reason else ''}"
@@ -56,6 +56,11 @@ class Forecast:
         if self.intermediate_bytes is not None:
             lines.append(f"  intermediates {self.intermediate_bytes / 1e6:.1f} MB before sharing")
         return "\n".join(lines)
+
+
+def verdict(found: Forecast) -> str:
+    """Return the answer in words; that every operator is supported promises no more."""
+    return "every operator is supported" if found.supported else "does not compile"
 
 
 def check(model: Any) -> Forecast:

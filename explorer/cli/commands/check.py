@@ -46,10 +46,12 @@ def answer(flags: Namespace) -> Answer:
 
 
 def _text(found: Forecast) -> str:
+    from explorer.tuning.forecast import verdict
+
     rows = [(o.op, f"{o.count:,}", o.becomes, o.reason) for o in found.operators]
     total = sum(o.count for o in found.operators)
     lines = [
-        f"{found.model}: {'compiles' if found.supported else 'does not compile'}",
+        f"{found.model}: {verdict(found)}",
         "",
         table(("operator", ">count", "becomes", "because"), [*rows, ("all", f"{total:,}", "", "")]),
         "",
