@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, TypeGuard
 
@@ -79,7 +80,8 @@ def _by_operators(program: Any, names: Mapping[str, str], ranges: Ranges, bounds
         graph = functional(program)
     found = import_program(graph, names, limits, name)
     check_program(graph, found)
-    return Model(name, f"torch.export:{name}", found, print_program(found).encode())
+    head = print_program(replace(found, constants={})).encode()
+    return Model(name, f"torch.export:{name}", found, head)
 
 
 def _by_onnx(

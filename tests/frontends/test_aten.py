@@ -10,7 +10,7 @@ import pytest
 
 import explorer
 from explorer.errors import UnsupportedOperator
-from explorer.frontends.aten import importer
+from explorer.frontends.aten import eager, importer
 from explorer.frontends.aten.importer import array_of
 from explorer.ir.text.program_text import print_program
 from explorer.ops.reference.evaluate import evaluate
@@ -216,10 +216,12 @@ def test_symbols_run_through_shapes() -> None:
     assert str(model.inputs["x0"]) == "float32[batch, 4]"
 
 
+@pytest.mark.parametrize("work", [eager.MOST_WORK, 400])
 def test_an_operator_that_computes_something_else_is_refused_by_name(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, work: int
 ) -> None:
-    """At load both are run on the inputs of the export."""
+    """At load both are run on the inputs of the export, of long programs each kind of operator."""
+    monkeypatch.setattr(eager, "MOST_WORK", work)
     wrong = {**importer.OPERATORS, "tanh": importer.OPERATORS["sin"]}
     monkeypatch.setattr(importer, "OPERATORS", wrong)
     monkeypatch.setattr("explorer.frontends.torch_export._as_onnx", _no_onnx)
