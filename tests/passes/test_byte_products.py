@@ -8,6 +8,10 @@ import pytest
 import explorer
 import explorer.np as xp
 from explorer import tensor
+from explorer.ir.calls import OpCall, Var
+from explorer.ir.program import Binding, Function, Program
+from explorer.ir.types import Tensor
+from explorer.passes.simplify.byte_products import multiply_bytes
 
 RNG = np.random.default_rng(0)
 W = RNG.integers(-128, 128, (40, 24)).astype(np.int8)
@@ -43,3 +47,12 @@ def test_a_product_of_bytes_is_exact(weights: np.ndarray, dtype: str) -> None:
 def test_bytes_are_read_where_all_elements_are_bytes(weights: np.ndarray, becomes: str) -> None:
     c = explorer.compile(traced("int8", weights), until="typed")
     assert becomes in {b.op_call.op for b in c.program.main.body}
+
+
+def test_values_of_unknown_types_are_left_as_they_are() -> None:
+    x, y = Var("x", Tensor(None, None)), Var("y", Tensor(None, None))
+    cast = Binding((y,), OpCall("Cast", (x,), (("to", "int32"),)))
+    product = Binding((Var("z", Tensor(None, None)),), OpCall("MatMul", (y, y)))
+    main = Function("main", (x,), (cast, product), product.vars, ("z",))
+    program = Program((main,), {})
+    assert multiply_bytes(program) is program

@@ -102,4 +102,4 @@ def _bytes(array: np.ndarray) -> np.ndarray | None:
 
 
 def _dtype(value: Var) -> str:
-    return value.type.element if isinstance(value.type, Tensor) else ""
+    return (value.type.dtype or "") if isinstance(value.type, Tensor) else ""
