@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import explorer
 from explorer.errors import PeerFault
 from explorer.frontends.model import Model
+from explorer.ir.shapes.dims import symbol
 from explorer.measure.turns import take_turns
 from explorer.tuning.peers.apart import PeerProcess
 from explorer.tuning.peers.runtimes import Skipped, prepare
@@ -121,6 +124,15 @@ def test_a_model_that_cannot_be_written_is_a_reason() -> None:
     unwritable: Any = SimpleNamespace(work=lambda: None)
     with pytest.raises(Skipped, match="cannot be given to another process"):
         PeerProcess("onnxruntime", unwritable, X, 1)
+
+
+def test_a_model_that_was_compiled_and_run_is_given_to_a_process(tmp_path: Path) -> None:
+    model = mlp(tmp_path)
+    c = explorer.compile(model)
+    c.run(X)
+    assert model.program.env.hint(symbol("batch")) == c.hint["batch"]  # what it caches stays here
+    given = pickle.loads(pickle.dumps(model))
+    assert given.program == model.program and given.digest == model.digest
 
 
 def test_a_refused_model_is_a_reason(model: Model, tmp_path: Path) -> None:

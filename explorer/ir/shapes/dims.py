@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from operator import itemgetter
-from typing import TypeAlias, Union
+from typing import Any, TypeAlias, Union
 
 from explorer.cached_property import cached_property
 from explorer.errors import BoundError
@@ -215,6 +215,10 @@ class ShapeEnv:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the bounds alone: another process has other hashes."""
+        return ShapeEnv, (self.symbols,)
 
     def of(self, name: str) -> SymbolBound:
         """What is known of a symbol; 1 or more where nothing was said."""
