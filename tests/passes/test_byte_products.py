@@ -49,6 +49,19 @@ def test_bytes_are_read_where_all_elements_are_bytes(weights: np.ndarray, become
     assert becomes in {b.op_call.op for b in c.program.main.body}
 
 
+@pytest.mark.parametrize(("rows", "becomes"), [(64, "MatMulInteger"), (8, "MatMul")])
+def test_bytes_that_are_no_constant_are_read_by_many_rows(rows: int, becomes: str) -> None:
+    @explorer.trace
+    def product(x: tensor("int8", rows, 40), w: tensor("int8", 40, 24)) -> Any:  # type: ignore[valid-type]
+        return x.astype("int32") @ w.astype("int32")
+
+    x = RNG.integers(-128, 128, (rows, 40)).astype(np.int8)
+    (got,) = explorer.compile(product).run({"x": x, "w": W}).values()
+    np.testing.assert_array_equal(got, x.astype(np.int32) @ W.astype(np.int32))
+    c = explorer.compile(product, until="typed")
+    assert becomes in {b.op_call.op for b in c.program.main.body}
+
+
 def test_values_of_unknown_types_are_left_as_they_are() -> None:
     x, y = Var("x", Tensor(None, None)), Var("y", Tensor(None, None))
     cast = Binding((y,), OpCall("Cast", (x,), (("to", "int32"),)))
