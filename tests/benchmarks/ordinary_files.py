@@ -179,13 +179,13 @@ def accepted_inputs(path: Path) -> list[tuple[Arrays, Mapping[str, np.ndarray]]]
 
 
 def _symbols(inputs: Sequence[Any]) -> list[tuple[str, bool]]:
-    """The free dims in order, and whether each is a first one; dims of one name are one."""
+    """The free dims in order, one for each name, and whether each is a first one anywhere."""
     found: dict[str, bool] = {}
     for value in inputs:
         for n, dim in enumerate(value.shape):
             if not isinstance(dim, int):
                 key = dim or f"{value.name} {n}"
-                found[key] = found.get(key, True) and n == 0 and len(value.shape) > 1
+                found[key] = found.get(key, False) or (n == 0 and len(value.shape) > 1)
     return list(found.items())
 
 
