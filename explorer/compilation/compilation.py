@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -265,8 +266,19 @@ class Compilation:
         return self.executable
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        """Inputs by name; positional ones are taken in the model's order."""
-        return self._inputs.named(inputs)
+        """Inputs by name; positional ones are taken in the model's order. The state is as it is."""
+        return {**self.state, **self._inputs.named(inputs)}
+
+    @cached_property
+    def state(self) -> dict[str, np.ndarray]:
+        """The buffers that runs change, by name: each run reads them and leaves them for the next
+        one, so that runs of several threads take turns. Measurements leave them as they are.
+        """
+        return {name: held.first.copy() for name, held in self.model.state.items()}
+
+    @cached_property
+    def _turn(self) -> Lock:
+        return Lock()
 
     @cached_property
     def _inputs(self) -> ModelInputs:
@@ -287,10 +299,21 @@ class Compilation:
         input, before any kernel runs; BadOption where an array lies elsewhere, or is one of `out`
         and may only be read.
         """
-        if self.device.name == SIMULATED and out is None:
-            return self.simulate(self._inputs.given(inputs, more))
-        places = None if out is None else {name: writable(name, x) for name, x in out.items()}
         given = self._inputs.given(inputs, more)
+        if not self.model.state:
+            return self._run(given, out)
+        with self._turn:
+            found = self._run({**self.state, **given}, out)
+            left = {name: found.pop(held.output) for name, held in self.model.state.items()}
+            self.state.update(left)
+        return found
+
+    def _run(
+        self, given: dict[str, np.ndarray], out: Mapping[str, Any] | None
+    ) -> dict[str, np.ndarray]:
+        if self.device.name == SIMULATED and out is None:
+            return self.simulate(given)
+        places = None if out is None else {name: writable(name, x) for name, x in out.items()}
         run = self._versions.run_of(given) if self._has_sizes else self.runnable.run
         found = run(given, out=places)
         return found if out is None else {**found, **out}

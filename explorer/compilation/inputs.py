@@ -59,8 +59,8 @@ class ModelInputs:
         if isinstance(inputs, Mapping):
             return self.named(inputs)
         if inputs is None:
-            for param in self.model.program.main.params:
-                raise MissingInput(f"{self.model.name} needs the input {param.name!r}")
+            for name in self.model.inputs:
+                raise MissingInput(f"{self.model.name} needs the input {name!r}")
             return {}
         return self.named((inputs, *more))
 

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from explorer.cached_property import cached_property
 from explorer.ir.program import Binding, Program, SourceOp
 from explorer.ir.types import Annotation
@@ -13,9 +15,17 @@ from explorer.passes.pipeline.fingerprint import program_key
 
 
 @dataclass(frozen=True)
+class State:
+    """A buffer that a run leaves changed: the output that it is then, and what it is at first."""
+
+    output: str
+    first: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Model:
     """A model as it was written; `program` holds its operators, which have the names of lines where
-    they are `python`'s.
+    they are `python`'s. `state` are buffers that runs change: inputs of the program, by name.
     """
 
     name: str
@@ -23,16 +33,18 @@ class Model:
     program: Program
     head: bytes = field(default=b"", repr=False)  # the file without its large tensors
     python: bool = False
+    state: Mapping[str, State] = field(default_factory=dict)
 
     @property
     def inputs(self) -> Mapping[str, Annotation]:
-        """The annotation of each input, in order."""
-        return {p.name: p.type for p in self.program.main.params}
+        """The annotation of each input, in order; without the state."""
+        return {p.name: p.type for p in self.program.main.params if p.name not in self.state}
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of the outputs, in order."""
-        return self.program.main.output_names
+        """The names of the outputs, in order; without the state."""
+        left = {s.output for s in self.state.values()}
+        return tuple(n for n in self.program.main.output_names if n not in left)
 
     @cached_property
     def digest(self) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 
 from explorer.errors import BoundError, UnsupportedOperator
-from explorer.frontends.aten.words import first_line, is_control_flow
+from explorer.frontends.aten.words import changed_input, first_line, is_control_flow
 from explorer.frontends.files.onnx_file import OnnxFile
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.importer import from_file
@@ -55,7 +55,7 @@ def load_exported(program: Any, bounds: Bounds | None = None, *, folds: bool = T
     if any(is_control_flow(node) for node in program.graph.nodes):
         return _by_onnx(program, names, ranges, bounds or {}, folds)
     try:
-        return _by_operators(program, names, ranges, bounds or {})
+        return _by_operators(program, names, ranges, bounds or {}, not folds)
     except UnsupportedOperator as unknown:
         try:
             return _by_onnx(program, names, ranges, bounds or {}, folds)
@@ -67,7 +67,9 @@ def load_exported(program: Any, bounds: Bounds | None = None, *, folds: bool = T
             ) from unknown
 
 
-def _by_operators(program: Any, names: Mapping[str, str], ranges: Ranges, bounds: Bounds) -> Model:
+def _by_operators(
+    program: Any, names: Mapping[str, str], ranges: Ranges, bounds: Bounds, trains: bool
+) -> Model:
     """PyTorch's operators one by one."""
     # imported here because other models need none of it
     from explorer.frontends.aten.eager import check_program
@@ -78,10 +80,10 @@ def _by_operators(program: Any, names: Mapping[str, str], ranges: Ranges, bounds
     limits = _narrowed({n: r for n, r in ranges.items() if n in used}, bounds)
     with _quietly():
         graph = functional(program)
-    found = import_program(graph, names, limits, name)
-    check_program(graph, found)
+    found, state = import_program(graph, names, limits, name, trains=trains)
+    check_program(graph, found, {n: s.first for n, s in state.items()})
     head = print_program(replace(found, constants={})).encode()
-    return Model(name, f"torch.export:{name}", found, head)
+    return Model(name, f"torch.export:{name}", found, head, state=state)
 
 
 def _by_onnx(
@@ -90,6 +92,14 @@ def _by_onnx(
     """The program as PyTorch's exporter writes it in ONNX."""
     from explorer.frontends.aten.eager import check_written
 
+    held = {s.arg.name: s.target for s in program.graph_signature.input_specs}
+    changed = next(filter(None, map(changed_input, program.graph.nodes)), "")
+    if folds and held.get(changed):
+        raise UnsupportedOperator(
+            f"the buffer {held[changed]!r} is changed, which no program in ONNX can keep",
+            where=held[changed],
+            try_="the buffer as an input and an output of the module",
+        )
     proto, weights = _as_onnx(program, folds)
     _rename_dims(proto, names)
     head = proto.SerializeToString()

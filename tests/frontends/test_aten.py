@@ -14,6 +14,7 @@ from explorer.frontends.aten import eager, importer
 from explorer.frontends.aten.importer import array_of
 from explorer.ir.text.program_text import print_program
 from explorer.ops.reference.evaluate import evaluate
+from explorer.training import trainable
 
 torch: Any = pytest.importorskip("torch")
 F: Any = torch.nn.functional
@@ -200,6 +201,71 @@ def test_what_is_changed_in_place_is_read_as_it_is_then(run: Callable[..., Any])
     model = agrees(run, randn(3))
     kept = any(s.op == "aten.add_.Tensor" for s in model.program.sources)
     assert kept == (run is changes)  # else PyTorch writes it without changes
+
+
+class Counter(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", torch.zeros(2))
+
+    def forward(self, x: Any) -> Any:
+        self.n.add_(x)
+        return self.n * 2
+
+
+def test_a_buffer_that_is_changed_is_what_the_run_before_left() -> None:
+    program, one = torch.export.export(Counter(), (torch.ones(2),)), np.ones(2, "float32")
+    first, second = explorer.compile(program), explorer.compile(program)
+    for times in (2, 4, 6):
+        (found,) = first.run({"x": one}).values()
+        np.testing.assert_array_equal(found, times * one)
+    np.testing.assert_array_equal(first.state["n"], 3 * one)
+    (found,) = second.run(one).values()
+    np.testing.assert_array_equal(found, 2 * one)
+    assert list(second.model.inputs) == ["x"] and second.model.outputs == ("mul",)
+
+
+def test_statistics_of_a_norm_follow_the_batches() -> None:
+    norm = torch.nn.BatchNorm1d(3)
+    compiled = explorer.compile(torch.export.export(norm, (randn(4, 3),)))
+    for k in (1, 2):
+        x = randn(4, 3) * k
+        check(dict(compiled.run(x.numpy())), norm(x).detach())
+    for name in ("running_mean", "running_var"):
+        np.testing.assert_allclose(compiled.state[name], getattr(norm, name), rtol=1e-5)
+
+
+def test_a_buffer_changed_beside_control_flow_is_refused() -> None:
+    class Both(Counter):
+        def forward(self, x: Any) -> Any:
+            self.n.add_(x)
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    program = torch.export.export(Both(), (torch.ones(2),))
+    with pytest.raises(UnsupportedOperator, match="the buffer 'n' is changed"):
+        explorer.load(program)
+
+
+def test_no_gradient_goes_where_pytorch_takes_none() -> None:
+    """Neither through `detach`, nor to the row of a table that pads."""
+
+    class Module(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows = torch.nn.Embedding(4, 2, padding_idx=0)
+            self.weight = torch.nn.Parameter(randn(2))
+
+        def forward(self, x: Any) -> Any:
+            return (self.rows(x) * self.weight + self.weight.detach() ** 2).sum(1)
+
+    module, x = Module(), torch.tensor([[0, 1], [2, 0]])
+    with torch.no_grad():
+        module.rows.weight[0] = 1.0
+    model = trainable(torch.export.export(module, (x,)))
+    slopes = explorer.grad(lambda p, x: (model(p, x) ** 2).sum())(model.params, x.numpy())
+    (module(x) ** 2).sum().backward()
+    for name, parameter in module.named_parameters():
+        np.testing.assert_allclose(slopes[name], parameter.grad, rtol=1e-5)
 
 
 def test_symbols_run_through_shapes() -> None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from explorer.errors import UnsupportedOperator
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.promote import converted
+from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.promote import converted, traced
 from explorer.ir.dtypes import ITEM_BYTES, is_float
 
 
@@ -26,7 +27,8 @@ def dtype_name(dtype: Any) -> str:
 @dataclass(frozen=True)
 class Call:
     """An operator where it stands: `name` of the node, `op` of PyTorch, values of the arguments as
-    PyTorch traced them, its results, and the places of those that are read.
+    PyTorch traced them, its results, the places of those that are read, and whether the program is
+    to be differentiated.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Call:
     given: tuple[Any, ...]
     results: tuple[Any, ...]
     read: frozenset[int]
+    trains: bool = False
 
     @property
     def dtype(self) -> str:
@@ -60,6 +63,11 @@ class Call:
         kind = common.ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
         _, found = common.elementwise_dtypes(*plain, type_promotion_kind=kind)
         return [converted(v, numpy_name(dtype_name(found))) for v in values]
+
+    def stopped(self, value: Any) -> TracedArray:
+        """A value that PyTorch takes no gradient through."""
+        found = traced(value)
+        return emit("StopGradient", found) if self.trains else found
 
     def refuse(self, problem: str) -> NoReturn:
         """Say that this form of the operator has no meaning here."""

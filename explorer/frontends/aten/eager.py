@@ -41,9 +41,10 @@ PRODUCTS = ("mm", "linear", "conv", "attention", "einsum", "dot")
 OF_EQUALS = frozenset({"topk", "sort", "kthvalue", "median", "nanmedian", "mode"})  # any one may be
 
 
-def check_program(graph: Any, program: Program) -> None:
-    """Run the program of a graph, and the graph in eager PyTorch; of a program that takes longer
-    each kind of operator once, and nothing of one that takes PyTorch itself long.
+def check_program(graph: Any, program: Program, state: Mapping[str, np.ndarray]) -> None:
+    """Run the program of a graph, and the graph in eager PyTorch, both from its state on; of a
+    program that takes longer each kind of operator once, and nothing of one that takes PyTorch
+    itself long.
 
     Raises UnsupportedOperator that names the first operator which computes something else.
     """
@@ -53,7 +54,7 @@ def check_program(graph: Any, program: Program) -> None:
         return
     if work > MOST_WORK:
         node = _first_wrong(_kinds(graph, values), values)
-    elif _agree(graph, program, values):
+    elif _agree(graph, program, values, state):
         return
     else:
         if changed_in_place(graph.graph):
@@ -199,12 +200,18 @@ def _is_random(node: Any) -> bool:
 # Comparisons.
 
 
-def _agree(graph: Any, program: Program, values: Mapping[Any, Any]) -> bool:
-    found = _run(program, _feeds(graph, program, values))
+def _agree(
+    graph: Any,
+    program: Program,
+    values: Mapping[Any, Any],
+    state: Mapping[str, np.ndarray] | None = None,
+) -> bool:
+    first = state or {}
+    found = _run(program, {**_feeds(graph, program, values), **first})
     wanted = list(_results(graph, values))
     return (
         found is not None
-        and len(found) == len(wanted)
+        and len(found) == len(wanted) + len(first)
         and all(map(is_same, found.values(), wanted))
     )
 

@@ -617,7 +617,7 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "clone": _to,
     "contiguous": _identity,
     "alias": _identity,
-    "detach": _identity,
+    "detach": lambda call, x: call.stopped(x),
     "lift_fresh_copy": _identity,
     "lift_fresh": _identity,
     "_conj": _identity,

@@ -23,6 +23,7 @@ from explorer.frontends.aten.reductions import REDUCTIONS
 from explorer.frontends.aten.shaping import SHAPING
 from explorer.frontends.aten.special import SPECIAL
 from explorer.frontends.aten.words import first_line, name_of
+from explorer.frontends.model import State
 from explorer.frontends.symbols import environment, symbol_name
 from explorer.frontends.trace import finished, within_bounds
 from explorer.frontends.tracing.array import TracedArray
@@ -69,17 +70,29 @@ STATISTICS = {"batch_norm": (3, 5), "instance_norm": (3, 5)}  # what they change
 
 
 def import_program(
-    program: Any, names: Mapping[str, str], limits: Mapping[str, tuple[int, int | None]], name: str
-) -> Program:
-    """The program of a functional ExportedProgram, its dims called by `names`.
+    program: Any,
+    names: Mapping[str, str],
+    limits: Mapping[str, tuple[int, int | None]],
+    name: str,
+    *,
+    trains: bool = False,
+) -> tuple[Program, dict[str, State]]:
+    """The program of a functional ExportedProgram, its dims called by `names`, and the buffers that
+    it changes: its last inputs and outputs. One that is to be differentiated (`trains`) leaves them
+    as they are, and marks values that PyTorch takes no gradient through.
 
     Raises UnsupportedOperator where an operator, or a form of one, has no meaning here.
     """
+    state: dict[str, State] = {}
 
     def write(recorder: Recorder) -> Program:
-        return _Writer(program, names, recorder, name).program()
+        writer = _Writer(program, names, recorder, name, trains=trains)
+        found = writer.program()
+        state.clear()
+        state.update(writer.state(found))
+        return found
 
-    return within_bounds(write, environment(shapes_of(program, names), limits), name)
+    return within_bounds(write, environment(shapes_of(program, names), limits), name), state
 
 
 def program_of_node(node: Any, values: Mapping[Any, Any]) -> tuple[Program, dict[str, np.ndarray]]:
@@ -275,8 +288,12 @@ class _Writer:
         recorder: Recorder,
         name: str,
         known: Mapping[Any, Any] | None = None,
+        *,
+        trains: bool = False,
     ) -> None:
         self.source, self.recorder, self.name, self.known = program, recorder, name, known
+        self.trains = trains
+        self.held: dict[str, Var] = {}  # buffers that are changed, by PyTorch's names
         self.dims = {n: symbol(symbol_name(w, "dim")) for n, w in names.items()}
         self.values: dict[Any, Any] = {}
         self.changed = {} if program is None else changed_in_place(program.graph)
@@ -308,16 +325,31 @@ class _Writer:
             with under("result"):
                 results = own_results(frame, [traced(v) for _, v in outputs])
         names = tuple(n for n, _ in outputs)
-        main = Function("main", tuple(params), tuple(frame.body), results, _distinct(names))
+        every = (*params, *self.held.values())
+        main = Function("main", every, tuple(frame.body), results, _distinct(names))
         return finished(self.recorder, main, self.name)
+
+    def state(self, program: Program) -> dict[str, State]:
+        """The buffers that are changed, by the names of the inputs that they are."""
+        names = program.main.output_names[len(program.main.outputs) - len(self.held) :]
+        return {
+            var.name: State(output, array_of(self.weight(target)))
+            for (target, var), output in zip(self.held.items(), names, strict=True)
+        }
 
     # Inputs and outputs.
 
     def placeholder(self, node: Any, spec: Any, params: list[Var], frame: Frame) -> Any:
         kind = spec.kind.name
         value = node.meta.get("val")
+        if kind == "BUFFER" and spec.target in self.changes():
+            found = self.recorder.value(
+                spec.target, Tensor(tuple(value.shape), dtype_name(value.dtype))
+            )
+            self.held[spec.target] = found
+            return TracedArray(found, frame)
         if kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
-            var = self.constant(spec.target, self.weight(spec))
+            var = self.constant(spec.target, self.weight(spec.target))
             return TracedArray(var, frame)
         if kind == "TOKEN":
             return None
@@ -330,9 +362,14 @@ class _Writer:
         params.append(var)
         return TracedArray(var, frame)
 
-    def weight(self, spec: Any) -> Any:
+    def changes(self) -> set[str]:
+        """The buffers that the program changes, by PyTorch's names."""
+        specs = () if self.trains else self.source.graph_signature.output_specs
+        return {s.target for s in specs if s.kind.name == "BUFFER_MUTATION"}
+
+    def weight(self, target: str) -> Any:
         state, constants = self.source.state_dict, self.source.constants
-        return state[spec.target] if spec.target in state else constants[spec.target]
+        return state[target] if target in state else constants[target]
 
     def constant(self, name: str, tensor: Any) -> Var:
         held = Constant(array_of(tensor))
@@ -341,16 +378,18 @@ class _Writer:
         return Var(fresh, held.type)
 
     def outputs(self, node: Any, signature: Any) -> list[tuple[str, Any]]:
-        found = []
+        found, left = [], {}
         for value, spec in zip(node.args[0], signature.output_specs, strict=True):
             if spec.kind.name != "USER_OUTPUT":
+                if spec.kind.name == "BUFFER_MUTATION":
+                    left[spec.target] = self.read(value)
                 if spec.kind.name in ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "TOKEN"):
                     continue
                 raise UnsupportedOperator(f"an output is {spec.kind.name}", where=self.name)
             given = self.read(value)
             if given is not None:
                 found.append((getattr(spec.arg, "name", "") or "output", given))
-        return found
+        return [*found, *((target, left[target]) for target in self.held)]
 
     def dim(self, value: Any) -> Dim:
         """A dim of PyTorch's in our symbols."""
@@ -421,7 +460,7 @@ class _Writer:
         given = tuple(self.seen(a) if hasattr(a, "meta") else a for a in flat)
         every = len(results) == 1 or any(u.target is not operator.getitem for u in node.users)
         read = frozenset(range(len(results)) if every else used)
-        return Call(node.name, name_of(node.target), given, results, read)
+        return Call(node.name, name_of(node.target), given, results, read, self.trains)
 
     def seen(self, node: Any) -> Any:
         """What PyTorch traced a node as, or gave in a run."""

@@ -70,8 +70,14 @@ def _take(call: Call, x: Any, index: Any) -> Any:
     return emit("Gather", np.reshape(x, (-1,)), places_of(index), axis=0)
 
 
-def _embedding(call: Call, weight: Any, index: Any, *_: Any) -> Any:
-    return emit("Gather", traced(weight), places_of(index), axis=0)
+def _embedding(call: Call, weight: Any, index: Any, padding: int = -1, *_: Any) -> Any:
+    """The row that pads learns nothing."""
+    places = places_of(index)
+    rows = emit("Gather", traced(weight), places, axis=0)
+    if padding < 0 or not call.trains:
+        return rows
+    pads = np.expand_dims(np.equal(places, like(padding, places)), -1)
+    return np.where(pads, call.stopped(rows), rows)
 
 
 def _masked_select(call: Call, x: Any, mask: Any) -> Any:

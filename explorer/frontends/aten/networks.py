@@ -427,7 +427,7 @@ def _native_layer_norm(
     dims = tuple(range(-len(shape), 0))
     variance, mean = moments(converted(traced(x), call.dtype_of(1)), dims, 0)
     inverse = np.reciprocal(np.sqrt(np.add(variance, like(eps, variance))))
-    return [found, mean, inverse]
+    return [found, call.stopped(mean), call.stopped(inverse)]
 
 
 def _rms_norm(

@@ -24,3 +24,13 @@ def first_line(error: BaseException) -> str:
 def is_control_flow(node: Any) -> bool:
     """Return True if a node of a graph is a loop or a branch."""
     return type(node.target).__name__ in CONTROL or getattr(node.target, "_name", "") in CONTROL
+
+
+def changed_input(node: Any) -> str:
+    """The input of a graph, by name, that an operator changes; nothing if it changes none."""
+    formals = getattr(getattr(node.target, "_schema", None), "arguments", ())
+    for formal, value in zip(formals, node.args, strict=False):
+        written = formal.alias_info is not None and formal.alias_info.is_write
+        if written and getattr(value, "op", "") == "placeholder":
+            return str(value.name)
+    return ""
