@@ -19,14 +19,14 @@ import numpy as np
 from explorer.errors import UnsupportedOperator, VerifyError
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.dtypes import NARROW_FLOATS, dtype_of, numpy_dtype
-from explorer.ir.kernel import Apply, Expr, Kernel, Read, reads, rewrite
+from explorer.ir.kernel import Apply, Axis, Expr, Kernel, Read, reads, rewrite
 from explorer.ir.patterns.contraction import product_of
 from explorer.ir.patterns.forms import FORMS, Form
 from explorer.ir.program import Binding, Constant
 from explorer.ir.types import Tensor
 from explorer.ops.dtypes import result_dtypes
 from explorer.ops.kernels.verify_kernel import verify_kernel
-from explorer.ops.lowering import Lowering
+from explorer.ops.lowering import Lowering, entry
 from explorer.ops.record import OperatorRecord
 
 COMPUTING = ("elementwise", "matmul", "conv", "reduction")
@@ -206,7 +206,11 @@ def _named(value: Var, name: str) -> Var:
 
 def _cast(low: Lowering, source: Var, target: Var) -> None:
     nest, op = low.nest("cast"), f"cast_{target.tensor.element}"
-    nest.map("y", target, lambda axes: Apply(op, (nest.along(source, "x", axes),)))
+
+    def body(axes: tuple[Axis, ...]) -> Expr:
+        return Apply(op, (nest.load(source, "x", [entry(a, a.extent) for a in axes]),))
+
+    nest.map("y", target, body)
 
 
 def _kernel(kernel: Kernel, args: tuple[Var, ...], result: Var) -> Kernel:

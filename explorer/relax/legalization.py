@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from explorer.errors import UnsupportedOperator
 from explorer.ir.calls import Loop, OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
@@ -23,7 +21,8 @@ from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.deduction.known import is_known
-from explorer.relax.deduction.library import library_call
+from explorer.relax.deduction.library import last_resort
+from explorer.relax.deduction.run_time import depends_on_symbols
 
 
 @compiler_pass("legalize", paper="Relax, ASPLOS 2025, section 3.3: cross-level abstraction")
@@ -99,14 +98,11 @@ class _Function:
         record = RECORDS.get(call.op)
         try:
             if record is None or not known or not all(map(_has_kernels, binding.reads)):
-                return _library(low, binding, call)
+                return _library(site, binding, call)
             with in_rule(site):
                 lower(record, low)
         except UnsupportedOperator:
-            low = self.lowering(binding, site)
-            found = _library(low, binding, call)
-            self.constants.update(low.constants)
-            return found
+            return _library(site, binding, call)
         self.constants.update(low.constants)
         return self.with_bodies(low)
 
@@ -127,14 +123,11 @@ class _Function:
         ]
 
 
-def _library(low: Lowering, binding: Binding, call: OpCall) -> list[Binding]:
-    def constant(array: np.ndarray, hint: str) -> Var:
-        return low.constant(array, hint)
-
-    expr = library_call(call, RECORDS.get(call.op), constant)
-    if expr is None:
-        low.site.unsupported("it has no kernel rule, and no library call takes symbolic extents")
-    return [Binding(binding.vars, expr, binding.origin)]
+def _library(site: Site, binding: Binding, call: OpCall) -> list[Binding]:
+    """The operator as a library call of last resort."""
+    if any(map(depends_on_symbols, site.attrs.values())):
+        site.unsupported("it has no kernel rule, and no library call takes symbolic extents")
+    return [Binding(binding.vars, last_resort(call), binding.origin)]
 
 
 def _has_kernels(var: Var) -> bool:

@@ -21,8 +21,8 @@ HUNG_SECONDS = 600.0  # of a try that waits, or has too little of a busy machine
 RENEWED = 400  # tries of one worker
 SHARES = {  # of the tries, so that the kinds of properties take a quarter of the time together
     "graph": 1000, "file": 1000, "state": 300, "crash": 10,
-    "operator": 50, "chain": 50, "layer": 50, "fusion": 20, "storage": 50, "schedule": 50,
-    "kernel": 50, "contraction": 50, "gradient": 50, "statement": 50, "function": 5,
+    "operator": 50, "symbol": 300, "chain": 50, "layer": 50, "fusion": 20, "storage": 50,
+    "schedule": 50, "kernel": 50, "contraction": 50, "gradient": 50, "statement": 50, "function": 5,
 }  # fmt: skip
 ROOT = Path(__file__).parents[2]
 SHRUNK = 3  # graphs that are made small of each way to fail

@@ -10,6 +10,7 @@ from tests.autodiff import test_random_arrays, test_random_programs
 from tests.codegen import test_random_kernels
 from tests.cost import test_contraction_form
 from tests.frontends import test_every_schedule, test_python_control_flow
+from tests.ops import test_symbolic_dims
 from tests.relax import test_fuse_ops, test_poison, test_run_time_chains, test_workspace
 from tests.relax import test_random_programs as test_stages
 from tests.runtime import test_executable
@@ -18,6 +19,7 @@ from tests.strategies import kernel_programs, kernels, layer_programs, operator_
 from tests.strategies.arrays import program as arrays
 from tests.strategies.arrays.statements import statements
 from tests.strategies.choices import Choices, generator
+from tests.strategies.onnx import symbolic
 from tests.strategies.onnx.run_time_chains import chains
 from tests.strategies.python_flow import block
 from tests.welder import test_policies
@@ -34,6 +36,10 @@ def operators(c: Choices, scratch: Path) -> Values:
 # By kind: the values, and the tests, or the checks that tests make, that they are given to.
 PROPERTIES: dict[str, tuple[Any, ...]] = {
     "operator": (operators, test_stages.keeps_values),
+    "symbol": (
+        lambda c, scratch: (symbolic.cases.make(c), scratch),
+        test_symbolic_dims.means_the_same,
+    ),
     "chain": (
         lambda c, _: (chains.make(c),),
         test_run_time_chains.test_every_stage_means_the_same,

@@ -163,7 +163,7 @@ def test_a5_03_wrong_inputs_raise_before_any_kernel_runs(
     def refuse(*args: Any) -> None:
         raise AssertionError("an operator was run")
 
-    monkeypatch.setattr(interpreter, "_operator", refuse)
+    monkeypatch.setattr(interpreter, "operator_results", refuse)
     with pytest.raises(kind, match=words):
         evaluate(program, arrays(given | changed))
     compiled = compile_once(program)

@@ -66,8 +66,9 @@ def dim_text(dim: Dim) -> str:
             return "(" + " * ".join(dim_text(a) for a in dim.args) + ")"
         case sympy.Pow() if dim.exp.is_Integer and dim.exp > 0:
             return "(" + " * ".join([dim_text(dim.base)] * int(dim.exp)) + ")"
-        case sympy.floor():
-            top, bottom = sympy.fraction(sympy.together(dim.args[0]))
+        case sympy.floor() | sympy.Mul():  # sympy drops the floor of what it sees to be whole
+            quotient = dim.args[0] if isinstance(dim, sympy.floor) else dim
+            top, bottom = sympy.fraction(sympy.together(quotient))
             divide = "udiv" if _never_negative(top) else "floor_div"  # (24 - n + 22) // 23
             return f"{divide}({dim_text(top)}, {dim_text(bottom)})"
         case sympy.Max():

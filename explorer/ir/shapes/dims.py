@@ -322,8 +322,9 @@ def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
             low, high = _interval(dim.base, env)
             corners = [low ** int(dim.exp), high ** int(dim.exp)]
             return _clip(min(corners)), _clip(max(corners))
-        case sympy.floor():
-            top, bottom = (_interval(e, env) for e in sympy.fraction(sympy.together(dim.args[0])))
+        case sympy.floor() | sympy.Mul():  # sympy drops the floor of what it sees to be whole
+            quotient = dim.args[0] if isinstance(dim, sympy.floor) else dim
+            top, bottom = (_interval(e, env) for e in sympy.fraction(sympy.together(quotient)))
             if bottom[0] > 0:
                 corners = [t // b for t in top for b in bottom]
                 return _clip(min(corners)), _clip(max(corners))

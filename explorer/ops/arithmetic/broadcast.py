@@ -10,15 +10,20 @@ from explorer.ops.site import Site
 
 
 class Unprovable(Exception):
-    """What the annotations do not decide. `pair` are two extents that only have to be equal;
-    `filled` is the shape that the elements of the first argument have to fill.
+    """What the annotations do not decide. `pair` are two extents that only have to be equal, where
+    there is a `rank` only if what reads the result takes it to have so many dims; `filled` is the
+    shape that the elements of the first argument have to fill.
     """
 
     def __init__(
-        self, problem: str, pair: tuple[Dim, Dim] | None = None, filled: Shape | None = None
+        self,
+        problem: str,
+        pair: tuple[Dim, Dim] | None = None,
+        filled: Shape | None = None,
+        rank: int | None = None,
     ) -> None:
         super().__init__(problem)
-        self.pair, self.filled = pair, filled
+        self.pair, self.filled, self.rank = pair, filled, rank
 
 
 class ImpliedBound(Exception):
@@ -113,10 +118,28 @@ def demand_within(site: Site, i: int, whole: Shape, free: int, name: str) -> Non
             raise Unprovable(problem, (all_, simplify(sympy.Max(part, all_))))
 
 
+def demand_as_many(site: Site, count: int, whole: Dim) -> None:
+    """ShapeError unless an extent is at least `count`; Unprovable where a run decides it."""
+    if _is_cut(count, whole):
+        return
+    low, high = site.env.bounds(whole)
+    if high is not None and high < count:
+        site.fail(f"there are no {count} of {whole} elements")
+    if low < count:
+        raise Unprovable(f"{count} of {whole}", (whole, simplify(sympy.Max(count, whole))))
+
+
 def _is_cut(part: Dim, whole: Dim) -> bool:
-    """Whether one extent is `Min(whole, ..)`, or the other one `Max(part, ..)`."""
-    shorter = is_symbolic(part) and isinstance(part, sympy.Min) and whole in part.args
-    return shorter or (is_symbolic(whole) and isinstance(whole, sympy.Max) and part in whole.args)
+    """Return True if one extent is `Min(whole, ..)`, or the other one `Max(part, ..)`."""
+    shorter = is_symbolic(part) and isinstance(part, sympy.Min) and _among(whole, part)
+    return shorter or (is_symbolic(whole) and isinstance(whole, sympy.Max) and _among(part, whole))
+
+
+def _among(dim: Dim, choice: sympy.Expr) -> bool:
+    """Return True if a Max or Min chooses among a dim, or among all that the dim chooses among."""
+    return dim in choice.args or (
+        is_symbolic(dim) and dim.func == choice.func and set(dim.args) <= set(choice.args)
+    )
 
 
 def _imply(cut: Dim, whole: Dim) -> None:

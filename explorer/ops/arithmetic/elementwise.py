@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from explorer.errors import UnsupportedOperator
 from explorer.ir.kernel import Apply, Const, Expr
 from explorer.ir.scalar_functions import erf, sigmoid
 from explorer.ir.types import DType, Tensor
@@ -236,6 +237,12 @@ def _dropout_types(site: Site) -> tuple[Tensor, ...]:
     return (site.tensor(0), Tensor(site.shape(), "bool"))[: site.results]
 
 
+def _dropout(attrs: Mapping[str, Any], args: Any) -> Any:
+    if len(args) > 2 and args[2] is not None and np.any(args[2]):
+        raise UnsupportedOperator("dropping at random, in training, has no reference")
+    return args[0], np.ones(args[0].shape, np.bool_)
+
+
 RECORDS = (
     # activations
     unary("Relu", _relu, _array(lambda x: np.maximum(x, x.dtype.type(0)))),
@@ -312,7 +319,7 @@ RECORDS = (
         "Dropout",
         "layout",
         _dropout_types,
-        lambda a, v: (v[0], np.ones(v[0].shape, np.bool_)),
+        _dropout,
         _forward,
     ),
 )

@@ -13,9 +13,10 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
 from explorer.ir.dtypes import as_computed
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
-from explorer.ir.shapes.dims import Dim, Shape, ceil_div, simplify
+from explorer.ir.shapes.dims import Dim, Shape, ceil_div, floor_div, simplify
 from explorer.ir.types import DType, Tensor
 from explorer.ops.arithmetic.broadcast import agree
+from explorer.ops.arithmetic.dim_arithmetic import most
 from explorer.ops.images.windows import (
     Windows,
     attribute_site,
@@ -137,7 +138,7 @@ class _Transposed:
         self.strides = each_positive(site, "strides", count, 1)
         self.dilations = each_positive(site, "dilations", count, 1)
         extra = _none_negative(site, "output_padding", count)
-        pads = list(_none_negative(site, "pads", 2 * count))
+        pads: list[Dim] = list(_none_negative(site, "pads", 2 * count))
         spans = [d * (k - 1) + 1 for k, d in zip(sizes, self.dilations, strict=True)]
         whole = [
             simplify((n - 1) * s + span + e)
@@ -152,12 +153,9 @@ class _Transposed:
             wanted = wanted[len(wanted) - count :]
             pads = [0] * 2 * count
             for d, (n, room) in enumerate(zip(wanted, whole, strict=True)):
-                gone = simplify(room - n)
-                if not isinstance(gone, int):
-                    site.unsupported(f"padding of {gone} has no kernel rule")
-                    return
-                small = max(gone, 0) // 2
-                pads[d] = small if mode == "SAME_UPPER" else max(gone, 0) - small
+                gone = most(site.env, [simplify(room - n), 0])
+                small = floor_div(gone, 2)
+                pads[d] = small if mode == "SAME_UPPER" else simplify(gone - small)
             self.before, self.extents = tuple(pads[:count]), tuple(wanted)
             return
         if mode == "VALID":
@@ -200,6 +198,9 @@ def _lower_transposed(low: Lowering) -> None:
     channels = _Channels(_whole(site.shape(1)[1:2])[0] * groups, inputs // groups, groups)
     inner = channels.output - channels.group * (_whole(site.shape(1)[1:2])[0])
     out = "acc" if site.has(2) else "y"
+    if any(s > 1 and not isinstance(p, int) for s, p in zip(t.strides, t.before, strict=True)):
+        _sum_taps(low, nest, t, channels, inner)
+        return
     if prod(t.strides) > MOST_RESIDUES:
         site.unsupported(f"strides of {t.strides}: each place between two is a loop of its own")
     for residues in reversed(list(np.ndindex(*t.strides))):  # the one with most places last
@@ -226,18 +227,51 @@ def _lower_transposed(low: Lowering) -> None:
         else:
             zero = Const(0.0, site.dtype())
             nest.compute(out, low.shape, site.dtype(), axes, zero, store=store)
-    names = "dhw"[3 - len(t.extents) :]
-    whole = [
-        Axis("n", low.shape[0]),
-        *channels.axes,
-        *(Axis(n, e) for n, e in zip(names, t.extents, strict=True)),
-    ]
-    at = (var("n"), channels.output, *(var(n) for n in names))
+    whole, at = _places(low, t, channels)
     _add_bias(nest, low, whole, at, at if groups > 1 else ())
     nest.into(low.result)
 
 
 MOST_RESIDUES = 256
+
+
+def _places(
+    low: Lowering, t: _Transposed, channels: _Channels
+) -> tuple[list[Axis], tuple[Affine, ...]]:
+    """The axes of the result, and the element of the result at each place."""
+    over = [Axis(n, e) for n, e in zip("dhw"[3 - len(t.extents) :], t.extents, strict=True)]
+    at = (var("n"), channels.output, *(var(a.name) for a in over))
+    return [Axis("n", low.shape[0]), *channels.axes, *over], at
+
+
+def _sum_taps(
+    low: Lowering, nest: Nest, t: _Transposed, channels: _Channels, inner: Affine
+) -> None:
+    """Sum every tap at every place; only a run knows which taps its padding lets reach a place."""
+    site, dtype, spatial = low.site, low.site.dtype(), low.site.shape(0)[2:]
+    axes, at = _places(low, t, channels)
+    taps = [Axis(f"k{a.name}", k) for a, k in zip(axes[-len(spatial) :], t.sizes, strict=True)]
+    index: list[Expr] = []
+    tests: list[Expr] = []
+    for d, (axis, tap, n) in enumerate(zip(axes[-len(spatial) :], taps, spatial, strict=True)):
+        place = IndexValue(var(axis.name) + t.before[d] - var(tap.name) * t.dilations[d])
+        stride = Const(t.strides[d], "int64")
+        row = apply("floordiv", place, stride)
+        zero = Const(0, "int64")
+        tests.append(apply("eq", apply("mod", place, stride), zero))
+        tests.append(apply("ge", row, zero))
+        tests.append(apply("lt", row, Const(n, "int64")))
+        index.append(row)
+    x = Read(nest.tensor(site.arg(0), "x"), (var("n"), channels.input, *index), 0.0)
+    weight_index = (channels.input, inner, *(var(tap.name) for tap in taps))
+    weight = Read(nest.tensor(site.arg(1), "weight"), weight_index)
+    hit = reduce(partial(apply, "and"), tests)
+    term = apply("where", hit, apply("mul", x, weight), Const(0.0, dtype))
+    store = at if site.integer("group", 1) > 1 else ()
+    out = "acc" if site.has(2) else "y"
+    nest.compute(out, low.shape, dtype, axes, term, [*channels.reduce, *taps], "sum", store)
+    _add_bias(nest, low, axes, at, store)
+    nest.into(low.result)
 
 
 def _is_finite(low: Lowering, weight: Var) -> bool:

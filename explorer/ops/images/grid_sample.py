@@ -13,6 +13,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Const, Expr, Read
 from explorer.ir.shapes.dims import Dim, simplify
 from explorer.ir.types import DType, Tensor
+from explorer.ops.arithmetic.broadcast import agree
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.sampling import inside, mixed
 from explorer.ops.lowering import Lowering
@@ -24,7 +25,7 @@ CUBIC = -0.75
 
 def _grid_types(site: Site) -> tuple[Tensor, ...]:
     x, grid = site.shape(0), site.shape(1)
-    if len(x) < 3 or len(grid) != len(x) or grid[-1] != len(x) - 2:
+    if len(x) < 3 or len(grid) != len(x) or not agree(grid[-1], len(x) - 2, site.env):
         site.fail(f"an input of rank {len(x)} and a grid of shape {grid} do not fit")
     return (Tensor((*x[:2], *grid[1:-1]), site.dtype()),)
 

@@ -13,7 +13,7 @@ from explorer.budget import check_room
 from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
-from explorer.ir.shapes.dims import Shape, product
+from explorer.ir.shapes.dims import Dim, Shape, product, simplify
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.arithmetic import power
 from explorer.ops.arithmetic.elementwise import call
@@ -165,17 +165,23 @@ def _counts_along(n: int, w: Windows, d: int, with_padding: bool) -> np.ndarray:
 
 def _count_expr(site: Site, w: Windows) -> Expr:
     """How many elements a window holds, as an expression of its position."""
-    if any(d != 1 for d in w.dilations) or site.integer("ceil_mode"):
-        site.unsupported("edges of dilated windows or ceil_mode, over extents that are symbols")
     total: Expr = Const(1, "int64")
-    for axis, size, stride, before, n in zip(
-        w.axes, w.sizes, w.strides, w.before, site.shape()[2:], strict=True
-    ):
-        start: Affine = var(axis.name) * stride - before
-        last = call("min", IndexValue(start + size), Const(n, "int64"))
-        first = call("max", IndexValue(start), Const(0, "int64"))
+    padded = bool(site.integer("count_include_pad"))
+    for d, (axis, n) in enumerate(zip(w.axes, site.shape()[2:], strict=True)):
+        start: Affine = var(axis.name) * w.strides[d] - w.before[d]
+        low, high = (-w.before[d], n + w.asked[d]) if padded else (0, n)
+        first, last = (_places_before(start, simplify(end), w, d) for end in (low, high))
         total = call("mul", total, call("sub", last, first))
     return total
+
+
+def _places_before(start: Affine, end: Dim, w: Windows, d: int) -> Expr:
+    """How many places of a window from `start` on lie before `end`."""
+    step = w.dilations[d]
+    count: Expr = IndexValue(start * -1 + simplify(end + step - 1))
+    if step > 1:
+        count = call("floordiv", count, Const(step, "int64"))
+    return call("max", call("min", count, Const(w.sizes[d], "int64")), Const(0, "int64"))
 
 
 def _average_reference(attrs: Mapping[str, Any], args: Any) -> Any:

@@ -120,10 +120,10 @@ def positions(way: str, s: Stretch) -> Array:
         case "asymmetric":
             return np.asarray(at / s.scale)
         case "align_corners":
-            return np.asarray(at * 0 if width == 1 else at * (s.old - 1) / (width - 1))
+            return np.asarray(at * 0 if s.new == 1 else at * (s.old - 1) / (s.new - 1))
         case "tf_crop_and_resize":
             part, last = s.end - s.begin, s.old - 1
-            inner = at * 0 + part * last / 2 if width == 1 else at * part * last / (width - 1)
+            inner = at * 0 + part * last / 2 if s.new == 1 else at * part * last / (s.new - 1)
             return np.asarray(inner + s.begin * last)
         case "pytorch_half_pixel" if s.new <= 1:  # as the standard says, and not its evaluator
             return at * 0

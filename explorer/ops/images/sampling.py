@@ -11,7 +11,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
 from explorer.ir.shapes.dims import Dim, product, simplify
 from explorer.ir.types import DType, Tensor
-from explorer.ops.arithmetic.broadcast import demand_shape
+from explorer.ops.arithmetic.broadcast import agree, demand_shape
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.windows import Windows, windows
 from explorer.ops.lowering import Lowering, Nest
@@ -128,7 +128,11 @@ def _deform_windows(site: Site) -> Windows:
     sizes = site.integers("kernel_shape") or tuple(
         d for d in site.shape(1)[2:] if isinstance(d, int)
     )
-    if len(sizes) != len(site.shape(0)) - 2 or sizes != site.shape(1)[2:]:
+    if len(sizes) < len(site.shape(1)[2:]):
+        site.unsupported(f"a kernel of {site.shape(1)[2:]}, which only a run knows")
+    if len(sizes) != len(site.shape(0)) - 2 or not all(
+        agree(k, n, site.env) for k, n in zip(sizes, site.shape(1)[2:], strict=True)
+    ):
         site.fail(f"the kernel's shape {sizes} does not fit an input of rank {len(site.shape())}")
     return windows(site, site.shape(0)[2:], sizes)
 

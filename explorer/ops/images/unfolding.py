@@ -13,6 +13,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.dims import Dim, floor_div, product, simplify
 from explorer.ir.types import Tensor
+from explorer.ops.arithmetic.broadcast import agree, demand_shape
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.windows import each_positive, pads_of
 from explorer.ops.lowering import Lowering, letters
@@ -122,8 +123,9 @@ def _col_symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
 def _unpool_types(site: Site) -> tuple[Tensor, ...]:
     x, sizes = site.shape(), site.integers("kernel_shape") or ()
     count = len(sizes)
-    if len(x) != count + 2 or site.shape(1) != x:
+    if len(x) != count + 2:
         site.fail(f"a kernel of {count} dims does not fit an input of shape {x}")
+    demand_shape(site, 1, x, "the tensor of places")
     if site.has(2):
         site.unsupported("a shape of the result that is given has no kernel rule")
     strides, pads = each_positive(site, "strides", count, 1), pads_of(site, count)
@@ -157,7 +159,7 @@ def _lower_unpool(low: Lowering) -> None:
 
 def _det_types(site: Site) -> tuple[Tensor, ...]:
     shape = site.shape()
-    if len(shape) < 2 or shape[-1] != shape[-2]:
+    if len(shape) < 2 or not agree(shape[-1], shape[-2], site.env):
         site.fail(f"the input of shape {shape} holds no square matrices")
     return (Tensor(shape[:-2], site.dtype()),)
 

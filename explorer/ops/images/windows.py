@@ -11,6 +11,7 @@ import numpy as np
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis
 from explorer.ir.shapes.dims import Dim, Shape, ceil_div, floor_div, simplify
+from explorer.ops.arithmetic.dim_arithmetic import least, most
 from explorer.ops.site import Site
 
 LONGEST = 1 << 31  # window
@@ -72,27 +73,27 @@ def windows(site: Site, spatial: Shape, sizes: Sequence[int]) -> Windows:
         site.fail(f"a window has {count} positive extents, not {tuple(sizes)}")
     spans = [d * (k - 1) + 1 for k, d in zip(sizes, dilations, strict=True)]
     before, after = _pads(site, spatial, spans, strides)
-    up = bool(site.integer("ceil_mode"))
+    up, same = bool(site.integer("ceil_mode")), padding_mode(site).startswith("SAME")
     extents, reach = [], []
     for n, span, s, p, q in zip(spatial, spans, strides, before, after, strict=True):
         room = simplify(n + p + q - span)
-        steps = _ceil_steps(n, room, p, s) if up else floor_div(room, s)
-        extent = simplify(steps + 1)
-        empty = n == 0 and padding_mode(site).startswith("SAME")  # as many windows as elements
-        if isinstance(extent, int) and extent <= 0 and not empty:
+        steps = _ceil_steps(site, n, span, s, (p, q)) if up else floor_div(room, s)
+        extent = ceil_div(n, s) if same else simplify(steps + 1)
+        if isinstance(extent, int) and extent <= 0 and not (same and n == 0):
             site.fail(f"a window of {span} does not fit into {n} and its padding")
         extents.append(extent)
-        reach.append(simplify(q + steps * s - room) if up else q)
+        reach.append(simplify(q + (extent - 1) * s - room) if up else q)
     around = (tuple(before), tuple(reach), tuple(after))
     return Windows(tuple(extents), tuple(sizes), strides, dilations, *around)
 
 
-def _ceil_steps(n: Dim, room: Dim, before: Dim, stride: int) -> Dim:
-    """Steps rounded up, but no window starts in the padding after the tensor."""
-    steps = ceil_div(room, stride)
-    if isinstance(steps, int) and isinstance(n, int) and isinstance(before, int):
-        return steps - (steps * stride >= n + before)
-    return steps
+def _ceil_steps(site: Site, n: Dim, span: int, stride: int, pads: tuple[Dim, Dim]) -> Dim:
+    """Return the steps rounded up; no window starts in the padding after the tensor."""
+    before, after = pads
+    steps = ceil_div(simplify(n + before + after - span), stride)
+    if isinstance(after, int) and after + stride <= span:
+        return steps  # so far after the tensor no window starts
+    return least(site.env, [steps, floor_div(simplify(n + before - 1), stride)])
 
 
 def each_positive(site: Site, name: str, count: int, default: int) -> tuple[int, ...]:
@@ -135,12 +136,9 @@ def padding_mode(site: Site) -> str:
 
 
 def _same(site: Site, n: Dim, span: int, stride: int) -> Dim:
-    """The padding that gives ceil(n / stride) windows."""
-    if isinstance(n, int):
-        return max((-(-n // stride) - 1) * stride + span - n, 0)
-    if stride == 1:
-        return span - 1
-    return site.unsupported("auto_pad SAME with a stride, over an extent that is a symbol")
+    """Return the padding that gives ceil(n / stride) windows."""
+    total = simplify((ceil_div(n, stride) - 1) * stride + span - n)
+    return total if stride <= span and n != 0 else most(site.env, [total, 0])
 
 
 # NumPy: the windows of an array.

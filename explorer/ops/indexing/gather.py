@@ -142,7 +142,9 @@ def _elements(attrs: Mapping[str, Any], args: Any) -> Any:
 def _nd_types(site: Site) -> tuple[Tensor, ...]:
     x, index, batch = site.shape(0), site.shape(1), site.integer("batch_dims")
     depth = index[-1]
-    if not isinstance(depth, int) or depth < 1 or batch < 0 or batch + depth > len(x):
+    if not isinstance(depth, int):
+        site.unsupported(f"rows of {depth} indices, which only a run knows")
+    if depth < 1 or batch < 0 or batch + depth > len(x):
         site.fail(f"rows of {depth} indices do not fit into a tensor of rank {len(x)}")
     demand_shape(site, 1, (*x[:batch], *index[batch:]), "the tensor of indices")
     return (Tensor((*index[:-1], *x[batch + depth :]), site.dtype()),)

@@ -132,7 +132,9 @@ def _put(y: Array, place: Any, update: Any, how: str) -> None:
 def _nd_types(site: Site) -> tuple[Tensor, ...]:
     x, rows = site.shape(0), site.shape(1)
     depth = rows[-1] if rows else 0
-    if not isinstance(depth, int) or not 1 <= depth <= len(x):
+    if not isinstance(depth, int):
+        site.unsupported(f"rows of {depth} indices, which only a run knows")
+    if not 1 <= depth <= len(x):
         site.fail(f"rows of {depth} indices do not fit into a tensor of rank {len(x)}")
     demand_shape(site, 2, (*rows[:-1], *x[depth:]), "the tensor of updates")
     for d, extent in enumerate(x[:depth]):

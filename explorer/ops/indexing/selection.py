@@ -11,7 +11,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import is_float
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.types import Tensor, numpy_dtype
-from explorer.ops.arithmetic.broadcast import demand_shape
+from explorer.ops.arithmetic.broadcast import demand_as_many, demand_shape
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering, letters, shape_of
 from explorer.ops.record import Number, OperatorRecord, RunTime
@@ -26,9 +26,12 @@ MOST_COMPARISONS = 1 << 26  # of a TopK, at the symbols' hints
 def _top_types(site: Site) -> tuple[Tensor, ...]:
     shape, k = list(site.shape()), site.dims("k")
     axis = site.axis(len(shape), -1)
-    shape[axis] = k[0] if k else site.fail("needs a number k")
-    if isinstance(shape[axis], int) and shape[axis] < 0:
-        site.fail(f"k is {shape[axis]}")
+    count = k[0] if k else site.fail("needs a number k")
+    if isinstance(count, int):
+        if count < 0:
+            site.fail(f"k is {count}")
+        demand_as_many(site, count, shape[axis])
+    shape[axis] = count
     found = tuple(shape)
     return (Tensor(found, site.dtype()), Tensor(found, "int64"))[: site.results]
 
@@ -63,7 +66,9 @@ def _affordable(site: Site, axis: int) -> None:
 def _top_names(site: Site) -> tuple[Number, ...]:
     axis = site.axis(len(site.shape()), -1)
     _affordable(site, axis)
-    return (Number("k", 0, site.env.at_most(site.shape()[axis])),)
+    values = site.values[1] if len(site.values) > 1 else None
+    known = None if values is None or values.size != 1 else values.reshape(-1)[0]
+    return (Number("k", 0, site.env.at_most(site.shape()[axis]), known),)
 
 
 def _top_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from explorer.errors import ShapeError
 from explorer.ir.affine import Affine
 from explorer.ir.dtypes import dtype_of, is_stored_otherwise
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
@@ -116,6 +117,11 @@ def points(index: Index, box: Box) -> Array:
 
 def gather(array: Array, index: Sequence[Array], fill: float | None) -> Array:
     """`array[index]` by arrays of indices: outside is `fill`, or clamped if there is none."""
+    shape = np.broadcast_shapes(*(i.shape for i in index))
+    if not array.size and prod(shape):
+        if fill is None:
+            raise ShapeError(f"there is no element to select in a tensor of shape {array.shape}")
+        return np.full(shape, fill, array.dtype)
     limits = [n - 1 for n in array.shape]
     clamped = tuple(np.clip(i, 0, n) for i, n in zip(index, limits, strict=True))
     found: Array = array[clamped]

@@ -23,7 +23,7 @@ from explorer.ops.lowering import Lowering, shape_of
 from explorer.ops.products import matmul
 from explorer.ops.quantized.integer_products import Operand, narrow_product
 from explorer.ops.quantized.quantization import clamped, limited
-from explorer.ops.quantized.zero_points import aligned, along
+from explorer.ops.quantized.zero_points import aligned, along, check_along
 from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Array, Site
 
@@ -59,8 +59,15 @@ def _shifted(low: Lowering, i: int, zero: int, axis: int | None) -> Var:
 # MatMulInteger and ConvInteger.
 
 
+def _check_zeros(site: Site, op: str, a: tuple[int, int], b: tuple[int, int]) -> None:
+    """ShapeError unless the zero points fit; `a` and `b` are positions of operand and zero."""
+    for (operand, zero), axis in zip((a, b), _places(op), strict=True):
+        check_along(site, zero, site.shape(operand), axis, "the zero point")
+
+
 def _integer_types(op: str) -> Callable[[Site], tuple[Tensor, ...]]:
     def deduce(site: Site) -> tuple[Tensor, ...]:
+        _check_zeros(site, op, (0, 2), (1, 3))
         plain = _plain_site(site, op, (_as_int32(site, 0), _as_int32(site, 1)))
         return PRODUCTS[op].deduce(plain)
 
@@ -122,9 +129,13 @@ def _integer_reference(op: str) -> Callable[[Mapping[str, Any], Any], Any]:
 
 def _linear_types(op: str) -> Callable[[Site], tuple[Tensor, ...]]:
     def deduce(site: Site) -> tuple[Tensor, ...]:
+        _check_zeros(site, op, (0, 2), (3, 5))
         bias = (site.arg(8),) if site.has(8) else ()
         plain = _plain_site(site, op, (_as_int32(site, 0), _as_int32(site, 3), *bias))
         (made,) = PRODUCTS[op].deduce(plain)
+        rows, channels = _places(op)[0], -1 if op == "MatMul" else 1
+        for i, axis in ((1, rows), (4, channels), (6, rows), (7, rows)):
+            check_along(site, i, made.dims, axis, "the scale or zero point")
         return (Tensor(made.dims, site.dtype(7)),)
 
     return deduce

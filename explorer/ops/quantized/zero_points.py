@@ -9,8 +9,24 @@ import numpy as np
 from explorer.ir.affine import Affine, var
 from explorer.ir.dtypes import as_computed
 from explorer.ir.kernel import Axis, Expr
+from explorer.ir.shapes.dims import Shape
+from explorer.ops.arithmetic.broadcast import agree
 from explorer.ops.lowering import Nest, shape_of
 from explorer.ops.site import Array, Site
+
+
+def check_along(site: Site, i: int, whole: Shape, axis: int | None, name: str) -> None:
+    """ShapeError unless an argument is one number or has one for each place along an axis of
+    `whole`; other forms are left to `along`.
+    """
+    shape = site.shape(i) if site.has(i) else ()
+    if len(shape) != 1 or shape[0] == 1 or axis is None or not -len(whole) <= axis < len(whole):
+        return
+    (count,), places = shape, whole[axis]
+    if count != places and not isinstance(count, int):
+        site.unsupported(f"{name} has {count} elements, and nothing says whether that is 1")
+    if not agree(places, count, site.env):
+        site.fail(f"{name} has {count} elements for {places} places")
 
 
 def along(

@@ -26,11 +26,13 @@ def _directions(site: Site) -> tuple[bool, ...]:
 def _sizes(site: Site) -> tuple[Dim, Dim, int]:
     """Steps, batch and hidden size."""
     x, r = site.shape(0), site.shape(2)
-    if len(x) != 3 or len(r) != 3 or not isinstance(r[2], int):
+    if len(x) != 3 or len(r) != 3:
         site.fail(f"the input has rank {len(x)} and the recurrence rank {len(r)}; both must be 3")
     steps, batch = (x[1], x[0]) if site.integer("layout") else (x[0], x[1])
-    hidden = r[2]
-    return steps, batch, hidden if isinstance(hidden, int) else 0
+    hidden = r[2] if isinstance(r[2], int) else site.integer("hidden_size")
+    if not hidden:
+        site.unsupported(f"a hidden size of {r[2]}, which only a run knows")
+    return steps, batch, hidden
 
 
 def _types(site: Site) -> tuple[Tensor, ...]:

@@ -18,6 +18,7 @@ from explorer.budget import check_room
 from explorer.ir.affine import Affine, var
 from explorer.ir.calls import Var
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
+from explorer.ir.shapes.algebra import is_symbolic
 from explorer.ir.shapes.dims import Dim, floor_div, simplify
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.dim_arithmetic import least
@@ -103,6 +104,8 @@ def _form(site: Site) -> tuple[Transform, tuple[Dim, ...]]:
     """The transform, and for each dim before the last a step of 1 where it is transformed."""
     shape, given = site.shape(), site.dims("dft_length")
     rank = len(shape)
+    if rank > 1 and is_symbolic(shape[-1]):
+        site.unsupported(f"a last dim of {shape[-1]}, which must be 1 or 2")
     if rank < 2 or shape[-1] not in (1, 2):
         site.fail(f"an input of shape {shape}, whose last dim must be 1 or 2")
     inverse, onesided = bool(site.integer("inverse")), bool(site.integer("onesided"))

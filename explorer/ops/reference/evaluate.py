@@ -11,7 +11,7 @@ import numpy as np
 
 from explorer.budget import check_room
 from explorer.counters import counters
-from explorer.errors import BoundError, ShapeError, TooLarge
+from explorer.errors import BoundError
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -29,14 +29,12 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.algebra import is_symbolic
 from explorer.ir.shapes.dims import evaluate_dim, evaluate_shape, symbols_of
 from explorer.ir.types import ITEM_BYTES, Tensor, numpy_dtype
-from explorer.ops import RECORDS
 from explorer.ops.kernels.loop_nest import evaluate_kernel, evaluate_outputs
 from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.frame import Frame
 from explorer.ops.reference.gradients import without_gradients
-from explorer.ops.reference.libraries import call_library
+from explorer.ops.reference.libraries import call_library, operator_results
 from explorer.ops.reference.library_functions import check_result
-from explorer.ops.widening import reference
 
 __all__ = ["Interpreter", "bind_sizes", "evaluate", "evaluate_kernel"]
 
@@ -153,7 +151,8 @@ class Interpreter:
         match binding.expr:
             case OpCall() as call:
                 given = [None if a is None else read(a) for a in call.args]
-                return _operator(call, given, len(binding.vars), sizes)
+                attrs = tuple((name, _plain(value, sizes)) for name, value in call.attrs)
+                return operator_results(call.op, attrs, given, len(binding.vars))
             case KernelCall(kernel, args, _):
                 if self.is_counted:
                     counters.add("interpreted_kernels")
@@ -184,7 +183,7 @@ class Interpreter:
             case Loop() as loop:
                 of = binding.vars[0].name if binding.vars else loop.body
                 results = self.loop(loop, values, sizes, of)
-                return _padded(binding.vars, results, sizes) if loop.padded else results
+                return _padded(loop, binding.vars, results, sizes) if loop.padded else results
 
     def call(self, name: str, args: Sequence[Array], of: str) -> list[Array]:
         """One call of a function; BoundError where calls nest deeper than they may."""
@@ -239,32 +238,6 @@ def too_deep(function: str, depth: int) -> BoundError:
     )
 
 
-def _operator(
-    call: OpCall, args: list[Array | None], results: int, sizes: Mapping[str, int]
-) -> Sequence[Array]:
-    """What a graph operator gives, by its record or else by the onnx package."""
-    record = RECORDS.get(call.op)
-    if record is None:
-        return call_library("onnx", call.op, call.attrs, args, results)
-    attrs = {name: _plain(value, sizes) for name, value in call.attrs}
-    for position, name in record.by_value.items():
-        value = args[position] if position < len(args) else None
-        if value is not None:
-            attrs[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
-            if position == record.dtype_from:
-                attrs["dtype"] = value.dtype.name
-    if "num_outputs" not in attrs and call.op == "Split":
-        attrs["num_outputs"] = results
-    try:
-        with np.errstate(all="ignore"):
-            found = reference(record, attrs, args)
-    except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # NumPy's, of the values
-        raise ShapeError(f"{call.op} does not take these values: {error}", where=call.op) from error
-    except MemoryError as error:
-        raise TooLarge(f"there is no memory for what {call.op} gives", where=call.op) from error
-    return found if isinstance(found, tuple) else (found,)
-
-
 def _view(array: Array, var: Var, offset: int, sizes: Mapping[str, int]) -> Array:
     shape = evaluate_shape(var.tensor.dims, sizes)
     return array.reshape(-1)[offset : offset + prod(shape)].reshape(shape)
@@ -311,12 +284,12 @@ def _no_rows(loop: Loop, outputs: Sequence[Var], sizes: Mapping[str, int]) -> li
 
 
 def _padded(
-    vars: Sequence[Var], found: Sequence[Array], sizes: Mapping[str, int]
+    loop: Loop, vars: Sequence[Var], found: Sequence[Array], sizes: Mapping[str, int]
 ) -> Sequence[Array]:
     """What a loop gives, its stacked rows filled up with zeros to the shape that they have."""
     out = list(found)
-    for n, (var, array) in enumerate(zip(vars, found, strict=True)):
-        shape = evaluate_shape(var.tensor.dims, sizes)
+    for n in range(len(loop.state), len(vars)):
+        array, shape = found[n], evaluate_shape(vars[n].tensor.dims, sizes)
         if shape != array.shape:
             out[n] = np.zeros(shape, array.dtype)
             out[n][: len(array)] = array

@@ -1,10 +1,11 @@
-"""What a library call may name: the onnx package's reference implementation of an operator, a
-function of the library "blas", or a registered one of the user's.
+"""Libraries of library calls: "numpy" has the reference of each operator's record, "onnx" that of
+the onnx package, "blas" products, and a user's library the functions registered in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -13,20 +14,26 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from explorer.errors import ShapeError, UnsupportedOperator, fault
-from explorer.ir.calls import Attrs
-from explorer.ir.types import dtype_of, numpy_dtype
+from explorer.errors import ShapeError, TooLarge, UnsupportedOperator, fault
+from explorer.ir.calls import Attrs, Var
+from explorer.ir.types import Tensor, dtype_of, numpy_dtype
 from explorer.ops import RECORDS
+from explorer.ops.arithmetic.broadcast import Unprovable
 from explorer.ops.dtypes import code_of
+from explorer.ops.record import arguments_by_value
 from explorer.ops.reference import blas, linalg
 from explorer.ops.reference.library_functions import find_function, library_functions
+from explorer.ops.site import Site
+from explorer.ops.widening import reference
+
+WRONG_IN_ONNX = {"LRN": "normalises only as many channels as there are images"}  # onnx 1.23
 
 assert blas.FUNCTIONS and linalg.FUNCTIONS, "importing them registers functions"
 
 
 def libraries() -> tuple[str, ...]:
     """The libraries that there are; "shape" is the host's own arithmetic on shapes."""
-    return ("onnx", "shape", *dict.fromkeys(library for library, _ in library_functions()))
+    return ("numpy", "onnx", "shape", *dict.fromkeys(library for library, _ in library_functions()))
 
 
 def call_library(
@@ -46,12 +53,68 @@ def call_library(
     if library not in libraries():
         raise UnsupportedOperator(f"there is no library {library!r}; there are {libraries()}")
     match library:
+        case "numpy":
+            _check_arguments(function, attrs, args, results)
+            return operator_results(function, attrs, args, results)
         case "onnx":
             return _call_onnx(function, attrs, args, results)
         case "shape":
             return (_shape_function(function, attrs, args),)
         case _:
             return find_function(library, function)(attrs, args, results, out)
+
+
+def operator_results(
+    op: str, attrs: Attrs, args: Sequence[np.ndarray | None], results: int
+) -> tuple[Any, ...]:
+    """Return what an operator gives by its record; the onnx package is asked where it has no
+    record, or where the record takes no such form.
+    """
+    record = RECORDS.get(op)
+    arrays = not any(isinstance(a, list | tuple) for a in args)
+    if record is None or not arrays:  # sequences and optional values have no records
+        return _call_onnx(op, attrs, args, results)
+    given = dict(attrs)
+    for position, name in record.by_value.items():
+        value = args[position] if position < len(args) else None
+        if value is not None:
+            given[name] = value.item() if value.ndim == 0 else tuple(value.tolist())
+            if position == record.dtype_from:
+                given["dtype"] = value.dtype.name
+    if "num_outputs" not in given and op == "Split":
+        given["num_outputs"] = results
+    try:
+        with np.errstate(all="ignore"):
+            found = reference(record, given, args)
+    except UnsupportedOperator:
+        if op in WRONG_IN_ONNX:
+            raise
+        return _call_onnx(op, attrs, args, results)
+    except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # NumPy's, of the values
+        raise ShapeError(f"{op} does not take these values: {error}", where=op) from error
+    except MemoryError as error:
+        raise TooLarge(f"there is no memory for what {op} gives", where=op) from error
+    return found[:results] if isinstance(found, tuple) else (found,)
+
+
+def _check_arguments(
+    op: str, attrs: Attrs, args: Sequence[np.ndarray | None], results: int
+) -> None:
+    """ShapeError unless the arguments of a run fit, by the rule that could not say it before."""
+    record = RECORDS.get(op)
+    if record is None or not all(a is None or isinstance(a, np.ndarray) for a in args):
+        return
+    vars = tuple(
+        None if a is None else Var(f"x{i}", Tensor(a.shape, dtype_of(a)))
+        for i, a in enumerate(args)
+    )
+    read = record.by_value
+    values = tuple(
+        a.astype(object) if a is not None and i in read else None for i, a in enumerate(args)
+    )
+    site = Site(op, op, vars, dict(attrs), values=values, results=results)
+    with suppress(Unprovable, UnsupportedOperator):  # of a form that has a reference alone
+        record.deduce(arguments_by_value(record, site))
 
 
 def _call_onnx(
@@ -124,12 +187,12 @@ def _reference(
     results: int,
 ) -> Any:
     # imported here because it takes half a second, and only a library call needs it
-    reference = import_module("onnx.reference")
+    package = import_module("onnx.reference")
     model = one_node_model(
         function, attrs, given, dtypes, [[None] * (r or 0) for r in ranks], results
     )
     try:
-        return reference.ReferenceEvaluator(model)
+        return package.ReferenceEvaluator(model)
     except Exception as error:  # the library's own, of any type
         raise UnsupportedOperator(f"the onnx package has no {function!r}: {error}") from error
 

@@ -14,6 +14,8 @@ from explorer.ir.shapes.dims import Dim
 from explorer.ops.record import Number
 from explorer.ops.site import Site
 
+MOST_DIMS = 32  # of what has kernels; chosen
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -94,6 +96,12 @@ def length(site: Site, i: int) -> int:
     count = shape[0] if shape else 1
     if not isinstance(count, int):
         site.unsupported(f"the rank of its result is the length {count} of argument {i}")
+    if count > MOST_DIMS:
+        site.fail(
+            f"argument {i} says {count} extents; tensors of at most {MOST_DIMS} dims have kernels",
+            expected=f"at most {MOST_DIMS} elements",
+            found=count,
+        )
     return count
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from explorer.ir.shapes.dims import Dim, Shape, floor_div, product
+from explorer.ir.shapes.algebra import is_symbolic, sympy
+from explorer.ir.shapes.dims import Dim, Shape, floor_div, product, simplify
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import Unprovable, agree
 from explorer.ops.lowering import Lowering
@@ -108,13 +109,28 @@ def _flatten(attrs: Mapping[str, Any], args: Any) -> Any:
 def _squeeze_types(site: Site) -> tuple[Tensor, ...]:
     shape = site.shape()
     axes = site.axes(len(shape))
-    gone = tuple(d for d, n in enumerate(shape) if n == 1) if axes is None else axes
+    gone = _ones(site, shape) if axes is None else axes
     if len(set(gone)) < len(gone):
         site.fail(f"axes {gone} name a dim twice")
     for d in gone:
         if shape[d] != 1 and not agree(shape[d], 1, site.env):
             site.fail(f"dim {d} of {text(shape)} is not 1")
     return (Tensor(tuple(n for d, n in enumerate(shape) if d not in gone), site.dtype()),)
+
+
+def _ones(site: Site, shape: Shape) -> tuple[int, ...]:
+    """Return the dims of extent 1; Unprovable where a dim may be 1 in one run and not in another,
+    so that only a run knows the rank.
+    """
+    ones = [False if _is_more_than_one(n) else site.env.equal(n, 1) for n in shape]
+    if None in ones:
+        n, rank = shape[ones.index(None)], sum(one is not True for one in ones)
+        raise Unprovable(f"whether {n} is 1", (n, simplify(sympy.Max(2, n))), rank=rank)
+    return tuple(d for d, one in enumerate(ones) if one)
+
+
+def _is_more_than_one(n: Dim) -> bool:
+    return is_symbolic(n) and isinstance(n, sympy.Max) and 2 in n.args
 
 
 def _squeeze(attrs: Mapping[str, Any], args: Any) -> Any:

@@ -12,6 +12,7 @@ from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.shapes.dims import Dim, ceil_div, product, simplify
 from explorer.ir.types import Tensor
+from explorer.ops.arithmetic.broadcast import Unprovable
 from explorer.ops.arithmetic.dim_arithmetic import least, most
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.lowering import Lowering, Nest, entry
@@ -174,14 +175,36 @@ def _frame(n: Dim, before: Dim, after: Dim) -> Frame:
     return Frame(first, begin, simplify(n - begin - end), simplify(n + before + after))
 
 
+PAD_MODES = ("constant", "edge", "reflect", "wrap")
+
+
 def _pad_types(site: Site) -> tuple[Tensor, ...]:
-    return (Tensor(tuple(f.extent for f in _frames(site)), site.dtype()),)
+    mode, frames = site.text("mode", "constant"), _frames(site)
+    if mode not in PAD_MODES:
+        site.fail(f"mode must be one of {', '.join(PAD_MODES)} and is {mode!r}")
+    if mode != "constant" and "before" not in site.attrs:
+        for d, frame in enumerate(frames):
+            _check_repeated(site, d, frame)
+    return (Tensor(tuple(f.extent for f in frames), site.dtype()),)
+
+
+def _check_repeated(site: Site, d: int, frame: Frame) -> None:
+    """ShapeError where places repeat elements that are not there; Unprovable where only a run knows
+    whether there are any.
+    """
+    if frame.inner == frame.extent or site.env.bounds(frame.inner)[0] > 0:
+        return
+    if isinstance(frame.inner, int) and isinstance(frame.extent, int):
+        if frame.inner == 0 < frame.extent:
+            site.fail(f"there is nothing in dim {d} to fill {frame.extent} places with")
+        return
+    if not site.has(1):
+        site.unsupported(f"dim {d} may have no element to repeat")
+    raise Unprovable(f"whether {frame.inner} elements are more than none")
 
 
 def _lower_pad(low: Lowering) -> None:
     site, mode, frames = low.site, low.site.text("mode", "constant"), _frames(low.site)
-    if mode not in ("constant", "edge", "reflect", "wrap"):
-        site.unsupported(f"mode {mode!r} has no kernel rule")
     nest = low.nest("pad")
 
     def body(axes: tuple[Axis, ...]) -> Expr:

@@ -62,6 +62,17 @@ def trials(program: Program) -> Iterator[dict[str, int]]:
             yield {s: _clipped(program.env.of(s), n) for s in first}
 
 
+def variations(program: Program, sizes: Sizes) -> Iterator[dict[str, int]]:
+    """Return other sizes to try a program on: odd ones in the place of even ones, and the least."""
+    others = [
+        {name: _clipped(program.env.of(name), size + 1) for name, size in sizes.items()},
+        {name: program.env.of(name).low for name in sizes},
+    ]
+    for n, other in enumerate(others):
+        if other not in (sizes, *others[:n]):
+            yield other
+
+
 def _clipped(bound: SymbolBound, wish: int) -> int:
     return max(bound.low, wish if bound.high is None else min(wish, bound.high))
 

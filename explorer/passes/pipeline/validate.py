@@ -3,38 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 
 from explorer.ir.dtypes import as_computed, dtype_of, is_float
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.reference.evaluate import evaluate
 from explorer.ops.reference.verify import verify
-from explorer.passes.pipeline.random_inputs import random_inputs, trials
+from explorer.passes.pipeline.random_inputs import random_inputs, trials, variations
 
 TOLERANCE_SHARE = 2e-4  # of the largest value: passes may change the order of sums; chosen
 ROUNDINGS = 4  # of the narrowest type of a program: passes may round sooner or later; chosen
 Values = Mapping[str, np.ndarray]
 
 
-class Validation:
-    """Runs programs on the same random inputs; each program is run once.
+@dataclass
+class Trial:
+    """One binding of the symbols, with inputs; `last` is the program run last and its values."""
 
-    Sizes are tried until the first program takes them.
+    sizes: Sizes
+    inputs: Values
+    last: tuple[Program, Values]
+
+    def values(self, program: Program) -> Values:
+        """Return the outputs of a program on these inputs; each program is run once."""
+        if self.last[0] is not program:
+            self.last = (program, evaluate(program, self.inputs))
+        return self.last[1]
+
+    def fits(self, program: Program) -> bool:
+        """Return True unless the program states bounds that exclude these sizes."""
+        return all(
+            bound.low <= size and (bound.high is None or size <= bound.high)
+            for name, size in self.sizes.items()
+            for bound in [program.env.of(name)]
+        )
+
+
+class Validation:
+    """Runs programs on the same random inputs, under several bindings of their symbols.
+
+    Sizes are tried until the first program takes them; then others beside them, odd where these
+    are even, and the least.
     """
 
     def __init__(self, program: Program) -> None:
-        self.inputs: dict[str, np.ndarray] = {}
-        self.last: tuple[Program, Values] | None = None
+        self.trials: list[Trial] = []
         for sizes in trials(program):
-            try:
-                self.inputs = random_inputs(program, sizes)
-                self.last = (program, evaluate(program, self.inputs))
-            except Exception:  # the sizes do not fit each other, or the model is broken as it is
-                continue
-            break
+            if (trial := _trial(program, sizes)) is not None:
+                self.trials.append(trial)
+                others = (_trial(program, other) for other in variations(program, sizes))
+                self.trials += [other for other in others if other is not None]
+                break
 
     def of(self, before: Program, after: Program) -> None | bool | str:
         """True, or one sentence on what a pass broke; None where the values cannot tell, as where
@@ -42,24 +66,37 @@ class Validation:
         """
         if after is not before and (fault := _fault(after)) and fault != _fault(before):
             return fault
-        try:
-            old = self._values(before)
-        except Exception:
-            return None
-        try:
-            tolerance = _tolerance(after)
-            found = difference(old, self._values(after), tolerance)
-            if not found:
-                return True
-            shaken = evaluate(before, {name: _shaken(a) for name, a in self.inputs.items()})
-            return None if difference(old, shaken, tolerance) else found
-        except Exception as problem:  # what a broken program does when it runs is anybody's guess
-            return _said(problem)
+        verdicts = [_verdict(t, before, after) for t in self.trials if t.fits(after)]
+        said = [v for v in verdicts if isinstance(v, str)]
+        return said[0] if said else (True if True in verdicts else None)
 
-    def _values(self, program: Program) -> Values:
-        if self.last is None or self.last[0] is not program:
-            self.last = (program, evaluate(program, self.inputs))
-        return self.last[1]
+
+def _trial(program: Program, sizes: Sizes) -> Trial | None:
+    """The values of the first program; None where the sizes do not fit each other, or the model is
+    broken as it is.
+    """
+    try:
+        inputs = random_inputs(program, sizes)
+        return Trial(sizes, inputs, (program, evaluate(program, inputs)))
+    except Exception:
+        return None
+
+
+def _verdict(trial: Trial, before: Program, after: Program) -> None | bool | str:
+    """Compare two programs in one trial, as `Validation.of` does in all."""
+    try:
+        old = trial.values(before)
+    except Exception:
+        return None
+    try:
+        tolerance = _tolerance(after)
+        found = difference(old, trial.values(after), tolerance)
+        if not found:
+            return True
+        shaken = evaluate(before, {name: _shaken(a) for name, a in trial.inputs.items()})
+        return None if difference(old, shaken, tolerance) else found
+    except Exception as problem:  # what a broken program does when it runs is anybody's guess
+        return _said(problem)
 
 
 def _tolerance(program: Program) -> float:

@@ -32,7 +32,11 @@ def with_agreement(
     is missing.
     """
     before: list[Binding] = []
+    seen: set[tuple[Dim, Dim]] = set()
     while refused.pair is not None:
+        if refused.pair in seen:
+            return None
+        seen.add(refused.pair)
         casts, site = _casts(site, refused.pair, binding, len(before))
         if not casts:
             return None

@@ -9,6 +9,7 @@ annotation, and a match_cast that names its dims.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
@@ -41,6 +42,7 @@ from explorer.ops import RECORDS
 from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
 from explorer.ops.record import OperatorRecord, arguments_by_value
 from explorer.ops.rules import check_site, in_rule
+from explorer.ops.run_time.site import MOST_DIMS
 from explorer.ops.site import Site, Values
 from explorer.passes.pipeline.registry import compiler_pass
 from explorer.relax.deduction.agreement import with_agreement, with_filling
@@ -51,12 +53,17 @@ from explorer.relax.deduction.fresh import Found, Symbols
 from explorer.relax.deduction.hints_from_use import hints_from_use
 from explorer.relax.deduction.known import Knowledge, is_known
 from explorer.relax.deduction.known_branch import taken_side
-from explorer.relax.deduction.library import coarse_types, constant_results, library_types
+from explorer.relax.deduction.library import (
+    coarse_types,
+    constant_results,
+    last_resort,
+    library_types,
+    without_dims,
+)
 from explorer.relax.deduction.materialize import materialize
 from explorer.relax.deduction.promises import promised
 from explorer.relax.deduction.run_time import at_run_time
 
-MOST_DIMS = 32  # of what has kernels; chosen
 MOST_ANNOTATED_FUNCTIONS = 1 << 12  # beside eight for each that is given: a bound on time, chosen
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
 NOTHING = "it gives nothing"
@@ -65,12 +72,16 @@ NOTHING = "it gives nothing"
 @compiler_pass("deduce", paper="Relax, ASPLOS 2025, section 3.2: shape annotation deduction")
 def deduce(program: Program) -> Program:
     """Annotate every value, forward only; what nothing needs is dropped, with its reason."""
+    limits: dict[str, int] = {}  # of symbols that deduction makes, which a retry names alike
     while True:
         try:
-            found = Deduction(program).program()
+            found = Deduction(program, limits).program()
             return replace(found, env=hints_from_use(found))
         except ImpliedBound as bound:  # each makes a bound tighter, so this ends
-            program = replace(program, env=_tightened(program.env, bound))
+            if any(s.name == bound.name for s in program.env.symbols):
+                program = replace(program, env=_tightened(program.env, bound))
+            else:
+                limits[bound.name] = _limit(limits, bound)
 
 
 def _tightened(env: ShapeEnv, bound: ImpliedBound) -> ShapeEnv:
@@ -85,20 +96,31 @@ def _tightened(env: ShapeEnv, bound: ImpliedBound) -> ShapeEnv:
     return ShapeEnv(tuple(tight if s.name == bound.name else s for s in env.symbols))
 
 
+def _limit(limits: Mapping[str, int], bound: ImpliedBound) -> int:
+    """The greatest value of a symbol that deduction makes; BoundError if it can have none."""
+    if bound.high < 0 or limits.get(bound.name, bound.high + 1) <= bound.high:
+        raise BoundError(
+            f"the model has a meaning only where {bound.name} is at most {bound.high}",
+            where=bound.name,
+        )
+    return bound.high
+
+
 class Deduction:
     """One program being annotated: functions done, new constants, and what was dropped.
 
     `scope` are the symbols that the function being annotated sees.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, limits: Mapping[str, int] | None = None) -> None:
         self.source = program
-        self.symbols = Symbols(program.env)
+        self.symbols = Symbols(program.env, limits)
         self.constants: dict[str, Constant] = dict(program.constants)
         self.given = {f.name: f for f in program.functions}
         self.functions: dict[str, Function] = {}
         self.dropped: list[tuple[str, str]] = list(program.dropped)
         self.scope: set[str] = set()
+        self.readers: dict[str, list[OpCall]] = {}  # of the values of the function, by name
         self.annotated_functions = 0  # a loop's body again until its state is wide enough
         self.open: set[str] = set()  # closed signatures whose bodies are being annotated
 
@@ -133,6 +155,7 @@ class Deduction:
         outside, self.scope = self.scope, set(self.scope)
         known = Knowledge(self.constants)
         known.matched = _only_matched(function)
+        before, self.readers = self.readers, _readers(function.body)
         params = tuple(
             known.learn(Var(p.name, a.type), v)
             for p, (a, v) in zip(function.params, args, strict=True)
@@ -147,7 +170,7 @@ class Deduction:
         done = replace(function, name=name, params=params, body=tuple(body), outputs=outputs)
         done = materialize(done, known, self.constants, self.dropped)
         self.functions[name] = done
-        self.scope = outside
+        self.scope, self.readers = outside, before
         return done
 
     def binding(self, binding: Binding, known: Knowledge) -> list[Binding]:
@@ -155,6 +178,7 @@ class Deduction:
         if isinstance(binding.expr, Branch):
             inlined = taken_side(self, binding, binding.expr, known)
             if inlined is not None:
+                self.readers = self.readers | _readers(inlined)
                 return [b for inner in inlined for b in self.binding(inner, known)]
         if not binding.vars:  # a loop that gives nothing
             self.dropped += [(name, NOTHING) for name in binding.origin]
@@ -243,7 +267,7 @@ class Deduction:
                 with in_rule(site):
                     before, symbolic = at_run_time(self, site, record.run_time, binding)
                 return before, *self.annotated(RECORDS[symbolic.op], symbolic)
-        if isinstance(refused, Unprovable):
+        if isinstance(refused, Unprovable) and self.is_assumed(refused, binding):
             given = arguments_by_value(record, site)
             agreed = with_agreement(self, record, given, binding, refused)
             if agreed is not None:
@@ -251,6 +275,11 @@ class Deduction:
         if isinstance(refused, UnsupportedOperator):
             return [], *self.library(call, site.results, refused)
         return [], call, coarse_types(call, site.results, self.constants, site.where)
+
+    def is_assumed(self, refused: Unprovable, binding: Binding) -> bool:
+        """Return True unless extents are equal only for a rank that no reader relies on."""
+        readers = self.readers.get(binding.vars[0].name, ())
+        return refused.rank is None or any(_relies_on(r, refused.rank) for r in readers)
 
     def without_record(self, call: OpCall, count: int, binding: Binding, where: str) -> Deduced:
         """An operator that only a library has; of constants it is one."""
@@ -270,7 +299,9 @@ class Deduction:
             found = library_types(plain, results, self.constants, refused.where)
         except UnsupportedOperator:
             raise refused from None
-        return LibraryCall("onnx", call.op, call.args, plain.attrs), found
+        if not all(isinstance(d, int) for a in call.args if a for d in a.tensor.dims):
+            found = tuple(map(without_dims, found))  # ONNX's rules see no symbols as we do
+        return last_resort(call), found
 
     def annotated(self, record: OperatorRecord, site: Site) -> tuple[Expr, tuple[Found, ...]]:
         """What a record's rules say of a site; Unprovable where they cannot know."""
@@ -287,6 +318,24 @@ class Deduction:
                 elements = record.fold(site)
         padded = (*elements, *(None,) * (len(types) - len(elements)))
         return call, tuple(Found(t, e) for t, e in zip(types, padded))
+
+
+def _readers(bindings: Iterable[Binding]) -> dict[str, list[OpCall]]:
+    """The operators that read each value."""
+    found: dict[str, list[OpCall]] = {}
+    for binding in bindings:
+        if isinstance(binding.expr, OpCall):
+            for var in binding.reads:
+                found.setdefault(var.name, []).append(binding.expr)
+    return found
+
+
+def _relies_on(call: OpCall, rank: int) -> bool:
+    """Return True if an attribute of an operator names an axis that fewer dims do not have."""
+    axis, perm = call.attr("axis"), call.attr("perm")
+    if isinstance(perm, tuple):
+        return len(perm) >= rank
+    return isinstance(axis, int) and not 1 - rank <= axis < rank - 1
 
 
 def _only_matched(function: Function) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.ir.calls import MatchCast, Var
@@ -27,10 +27,10 @@ class Found:
 
 
 class Symbols:
-    """The symbols of a program: those that it has, and fresh ones."""
+    """The symbols of a program: those that it has, and fresh ones, some with `limits`."""
 
-    def __init__(self, env: ShapeEnv) -> None:
-        self.env = env
+    def __init__(self, env: ShapeEnv, limits: Mapping[str, int] | None = None) -> None:
+        self.env, self.limits = env, limits or {}
         self.taken = {s.name for s in env.symbols}
 
     def fresh(self, name: str, low: int = 0, high: int | None = None) -> Dim:
@@ -42,6 +42,8 @@ class Symbols:
             count += 1
             word = f"{first}_{count}"
         self.taken.add(word)
+        if word in self.limits:
+            high = self.limits[word] if high is None else min(high, self.limits[word])
         hint = max(low, HINT_EXTENT) if high is None else min(max(low, HINT_EXTENT), high)
         bound = SymbolBound(word, low, high, hint)
         self.env = ShapeEnv((*self.env.symbols, bound))

@@ -17,6 +17,7 @@ from explorer.ir.calls import LibraryCall, OpCall, Var
 from explorer.ir.program import Binding, Constant
 from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, DType, Object, Tensor, numpy_dtype
+from explorer.ops import RECORDS
 from explorer.ops.record import OperatorRecord
 from explorer.ops.reference.libraries import call_library, one_node_model
 from explorer.relax.deduction.fresh import Found
@@ -52,6 +53,14 @@ def _coarser(found: Found) -> Found:
     match found.type:
         case Tensor(tuple(dims), dtype, _):
             return Found(Tensor(None, dtype, len(dims)), None, dims)
+    return found
+
+
+def without_dims(found: Found) -> Found:
+    """Return the annotation with dtype and rank only."""
+    match found.type:
+        case Tensor(dims, dtype, rank):
+            return Found(Tensor(None, dtype, rank if dims is None else len(dims)))
     return found
 
 
@@ -150,6 +159,14 @@ def _dtype(code: int) -> DType:
 def _dim(dim: Any, back: Mapping[str, Dim]) -> Dim | None:
     """An extent, or None where only a run knows it."""
     return int(dim.dim_value) if dim.HasField("dim_value") else back.get(dim.dim_param)
+
+
+def last_resort(call: OpCall) -> LibraryCall:
+    """The library call of an operator that gets no kernel: of its record's NumPy reference, and of
+    the onnx package where it has no record.
+    """
+    library = "numpy" if call.op in RECORDS else "onnx"
+    return LibraryCall(library, call.op, call.args, call.attrs)
 
 
 def library_call(

@@ -30,7 +30,7 @@ def at_run_time(
     """
     if any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given):
         site.unsupported("elements that Python holds have no kernels")
-    if any(map(_is_of_symbols, site.attrs.values())):
+    if any(map(depends_on_symbols, site.attrs.values())):
         site.unsupported("it depends on symbols, and on values of the run besides")
     name = binding.vars[0].name
     before: list[Binding] = []
@@ -65,7 +65,8 @@ def at_run_time(
     return before, replace(after, args=(*after.args, *tables))
 
 
-def _is_of_symbols(value: AttrValue) -> bool:
+def depends_on_symbols(value: AttrValue) -> bool:
+    """Return True if an attribute holds a symbolic dim."""
     return any(map(is_symbolic, value if isinstance(value, tuple) else (value,)))
 
 

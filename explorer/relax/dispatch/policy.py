@@ -14,6 +14,7 @@ from explorer.ir.calls import LibraryCall, OpCall, Var
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
+from explorer.ops.reference.libraries import WRONG_IN_ONNX
 from explorer.ops.reference.library_functions import accepted
 from explorer.ops.reference.verify import same
 from explorer.passes.pipeline.own_policy import Asked, a, shown
@@ -21,8 +22,6 @@ from explorer.relax.deduction.known import is_known
 from explorer.relax.deduction.library import library_call
 from explorer.relax.dispatch.pattern import Match, find
 from explorer.relax.dispatch.registry import LibraryPattern
-
-WRONG_IN_ONNX = {"LRN": "normalises only as many channels as there are images"}  # onnx 1.23
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ BLAS = (
     LibraryPattern("blas", "gemm", Op("Gemm"), _floats),
 )
 
+BUILT_IN = ("numpy", "onnx", "blas", "linalg", "shape")
 _registered: dict[str, LibraryPattern] = {}
 
 
@@ -79,7 +80,7 @@ def library(
     Raises BadOption where the name, the pattern or the function does not fit.
     """
     room, dot, function = name.rpartition(".")
-    if not (dot and room and function) or room in ("onnx", "blas", "linalg", "shape"):
+    if not (dot and room and function) or room in BUILT_IN:
         raise BadOption(
             f"a library function is named library.function, and not {name!r}",
             where=name,

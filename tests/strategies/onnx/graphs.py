@@ -60,7 +60,7 @@ def graphs(c: Choices, seed: int = -1, most: int = 9) -> Case:
         _step(g)
     if not g.nodes:
         raise Refused
-    model = _model(g, f"fuzz_{seed}")
+    model = model_of(g, f"fuzz_{seed}")
     return Case(seed, model, _feeds(g, {i.name for i in model.graph.input}))
 
 
@@ -83,14 +83,15 @@ def _inputs(g: Graph) -> None:
     shape: tuple[Extent, ...] = ()
     for n in range(g.number(1, 2)):
         if not n or g.chance(0.5):
-            shape = _shape(g, dynamic)
+            shape = shape_of_input(g, dynamic)
         dtype = g.one(("float32",) * 14 + ("float16",) * 3 + ("float64",) * 3 + ("int64", "int32"))
         if n and g.chance(0.6):
             dtype = g.inputs[0].dtype
         g.input(dtype, tuple(1 if g.chance(0.1) else e for e in shape))
 
 
-def _shape(g: Graph, dynamic: bool) -> tuple[Extent, ...]:
+def shape_of_input(g: Graph, dynamic: bool) -> tuple[Extent, ...]:
+    """Return a random shape, with symbols where it is dynamic."""
     rank = g.one((1, 2, 2, 3, 3, 3, 4, 4, 4, 4, 5, 5))
     shape: list[Extent] = [g.one(EXTENTS) for _ in range(rank)]
     while prod(n for n in shape if isinstance(n, int)) > MOST_ELEMENTS:
@@ -106,7 +107,8 @@ def _shape(g: Graph, dynamic: bool) -> tuple[Extent, ...]:
     return tuple(shape)
 
 
-def _model(g: Graph, name: str) -> onnx.ModelProto:
+def model_of(g: Graph, name: str) -> onnx.ModelProto:
+    """Return the graph as a model, whose outputs are what no node reads."""
     used = {i for n in _all_nodes(g.nodes) for i in n.input}
     inputs = [v for v in g.inputs if v.name in used] or g.inputs[:1]
     made = [v for v in g.values if v not in g.inputs]

@@ -1,0 +1,153 @@
+"""Operators over dims that are symbols give what they give over numbers, under every binding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import explorer
+from explorer.errors import IronworksError, ShapeError
+from explorer.frontends.load import load
+from explorer.ir.program import Program
+from explorer.ops.reference.evaluate import evaluate
+from explorer.passes.pipeline.validate import difference
+from explorer.relax import deduce, legalize
+from tests.ops.one_operator import agree, oracle
+from tests.strategies.onnx import symbolic
+
+SEEDS = 240
+TOLERANCE = 2e-3  # of the largest value: float16 is summed in another order over symbols
+IMAGE = ("n", 2, "p", "q")
+
+
+def kernels_of(model: onnx.ModelProto, path: Path) -> Program:
+    """Return the model as kernels; its symbols may be 0."""
+    onnx.save(model, path)
+    names = {d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim}
+    bounds: Any = {name: (0, None) for name in names if name}
+    return legalize(deduce(load(path, bounds=bounds).program))
+
+
+def means_the_same(case: symbolic.SymbolicCase, folder: Path) -> int:
+    """Hold a case against itself with numbers, under each binding; return how many were held."""
+    count, program = 0, None
+    for sizes in case.sizes:
+        feeds = case.feeds(sizes)
+        try:
+            wanted = evaluate(kernels_of(case.at(sizes), folder / "numbers.onnx"), feeds)
+        except IronworksError:  # a constant does not fit these sizes, or there is no place left
+            continue
+        if program is None:
+            program = kernels_of(case.symbolic, folder / "symbols.onnx")
+        problem = difference(wanted, evaluate(program, feeds), TOLERANCE)
+        assert not problem, f"{dict(sizes)}: {problem}"
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_one_operator_gives_over_symbols_what_it_gives_over_numbers(
+    part: int, tmp_path: Path
+) -> None:
+    every = [symbolic.cases.of(seed) for seed in range(part, SEEDS, 4)]
+    assert sum(means_the_same(case, tmp_path) for case in every) > SEEDS / 4
+
+
+def one(op: str, dims: Sequence[Any], weights: Sequence[np.ndarray] = (), **attrs: Any) -> Any:
+    """Return a model of one operator of `x` and of constants."""
+    constants = [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)]
+    outputs = ["y", "places"] if op == "TopK" else ["y"]
+    node = helper.make_node(op, ["x", *(c.name for c in constants)], outputs, **attrs)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)
+    graph = helper.make_graph([node], op, [x], [onnx.ValueInfoProto(name="y")], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+
+def runs_like_the_oracle(model: onnx.ModelProto, shapes: Sequence[Any], folder: Path) -> None:
+    """Machine code gives what onnxruntime does, and a check of every step finds nothing."""
+    onnx.save(model, folder / "model.onnx")
+    compiled = explorer.compile(folder / "model.onnx", check=True)
+    assert not [s.checked for s in compiled.snapshots if isinstance(s.checked, str)]
+    for shape in shapes:
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        (right,) = oracle(model, {"x": x})
+        agree(compiled.run({"x": x})["y"], right, 1e-5, f"{shape}")
+
+
+SAME = {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_LOWER"}
+CEIL = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1}
+IMAGES = [(1, 2, 5, 5), (2, 2, 6, 7), (1, 2, 3, 8)]
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("form", [SAME, CEIL], ids=["same_lower", "ceil_mode"])
+def test_a_pool_of_symbolic_extents_has_the_windows_of_numbers(
+    op: str, form: dict[str, Any], tmp_path: Path
+) -> None:
+    runs_like_the_oracle(one(op, IMAGE, **form), IMAGES, tmp_path)
+
+
+def test_an_average_of_dilated_windows_counts_their_elements(tmp_path: Path) -> None:
+    form = {**CEIL, "dilations": [2, 1], "count_include_pad": 1}
+    runs_like_the_oracle(one("AveragePool", IMAGE, **form), IMAGES, tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "NOTSET"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_transposed_convolution_fills_a_shape_that_is_given(
+    mode: str, stride: int, tmp_path: Path
+) -> None:
+    weight = np.random.default_rng(1).standard_normal((2, 3, 3, 2)).astype(np.float32)
+    shape, form = [4 * stride, 3 * stride + 1], {"strides": [stride] * 2, "auto_pad": mode}
+    model = one("ConvTranspose", IMAGE, [weight], output_shape=shape, **form)
+    runs_like_the_oracle(model, [(1, 2, 5, 5), (2, 2, 4, 6)], tmp_path)
+
+
+def test_the_largest_of_fewer_elements_are_refused(tmp_path: Path) -> None:
+    program = kernels_of(one("TopK", ["n", "p"], [np.array([3])]), tmp_path / "top.onnx")
+    (y,) = program.main.outputs
+    assert str(y.tensor.dims[1]) == "3"
+    assert evaluate(program, {"x": np.ones((2, 4), np.float32)})["y"].shape == (2, 3)
+    with pytest.raises(ShapeError, match="must be max"):
+        evaluate(program, {"x": np.ones((2, 2), np.float32)})
+
+
+def test_a_squeeze_of_all_ones_has_the_rank_that_the_run_gives_it(tmp_path: Path) -> None:
+    runs_like_the_oracle(one("Squeeze", ["n", 1, 3]), [(4, 1, 3), (1, 1, 3)], tmp_path)
+
+
+def test_a_squeeze_of_dims_that_are_never_one_has_kernels(tmp_path: Path) -> None:
+    onnx.save(one("Squeeze", ["n", 1, 3]), tmp_path / "model.onnx")
+    model = load(tmp_path / "model.onnx", bounds={"n": (2, 9)})
+    assert not legalize(deduce(model.program)).library_calls
+
+
+@pytest.mark.parametrize("scale", [1.7, 0.6, 2.3])
+def test_aligned_corners_are_those_of_the_resized_tensor(scale: float, tmp_path: Path) -> None:
+    form = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    scales = np.array([1, 1, 1, scale], np.float32)
+    model = one("Resize", [1, 1, 1, 4], [np.array([], np.float32), scales], **form)
+    runs_like_the_oracle(model, [(1, 1, 1, 4)], tmp_path)
+
+
+def test_a_pad_of_an_unknown_mode_is_refused_before_it_runs(tmp_path: Path) -> None:
+    onnx.save(one("Pad", ["n", 3], [np.array([0, 1, 0, 1])], mode="nosuch"), tmp_path / "p.onnx")
+    with pytest.raises(ShapeError, match="mode must be one of constant, edge, reflect, wrap"):
+        explorer.compile(tmp_path / "p.onnx", until="typed")
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_a_pad_that_repeats_elements_is_refused_where_there_are_none(
+    mode: str, tmp_path: Path
+) -> None:
+    pads = np.array([1, 0, 1, 0])
+    program = kernels_of(one("Pad", ["n", 3], [pads], mode=mode), tmp_path / "pad.onnx")
+    assert evaluate(program, {"x": np.ones((2, 3), np.float32)})["y"].shape == (4, 3)
+    with pytest.raises(ShapeError, match="nothing in dim 0"):
+        evaluate(program, {"x": np.ones((0, 3), np.float32)})
