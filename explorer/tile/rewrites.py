@@ -16,6 +16,7 @@ from explorer.ir.tile_programs.program import TileProgram
 from explorer.tile.lowering.lower import lower
 from explorer.tile.rewriting.hoisting import hoist
 from explorer.tile.rewriting.in_output import keep_in_output
+from explorer.tile.rewriting.long_sums import sum_in_blocks
 from explorer.tile.rewriting.map_groups import group_maps
 from explorer.tile.rewriting.one_pass import one_pass
 from explorer.tile.rewriting.register_tiles import register_tiles
@@ -32,6 +33,7 @@ PLACEMENT: tuple[tuple[str, Rewrite], ...] = (  # what lies where, and for how l
     ("blocks of rows", blocks_of_rows),
     ("windows in registers", reduce_windows),
     ("share scratch", share_scratch),
+    ("long sums", sum_in_blocks),
 )
 LOOPS: tuple[tuple[str, Rewrite], ...] = (  # in which order it is done
     ("group maps", group_maps),
