@@ -1,7 +1,5 @@
 """Products of small integers with zero points, against exact sums and onnxruntime."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import explorer
+from explorer import tensor
 
 CODES = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
 RNG = np.random.default_rng(3)
@@ -129,3 +128,22 @@ def test_convolutions_equal_those_of_onnxruntime(
         proto = model("ConvInteger", {"a": ("uint8", list(shape))}, given, **attrs)
         (want,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"a": a})
         np.testing.assert_array_equal(run(proto, {"a": a}, tmp_path), want)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cpu-avx2"])
+@pytest.mark.parametrize(("depth", "columns"), [(64, 512), (8, 128), (12, 64), (10, 64), (8, 50)])
+def test_bytes_that_are_no_constant_are_arranged_by_words(
+    depth: int, columns: int, target: str
+) -> None:
+    @explorer.trace
+    def product(x: tensor("uint8", 3, depth), w: tensor("int8", depth, columns)) -> Any:  # type: ignore[valid-type]
+        return x.astype("int32") @ w.astype("int32")
+
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (3, depth)).astype(np.uint8)
+    w = random.integers(-128, 128, (depth, columns)).astype(np.int8)
+    c = explorer.compile(product, target=target)
+    (got,) = c.run({"x": x, "w": w}).values()
+    np.testing.assert_array_equal(got, x.astype(np.int32) @ w.astype(np.int32))
+    whole = depth % 4 == 0 and columns % 16 == 0
+    assert any("& 255) << 24" in code.source for code in c.codes.values()) == whole

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
 
 BYTES = ("int8", "uint8")
-ENOUGH_ROWS = 64  # that make up for arranging the bytes in each run, where they are no constant
 
 
 @compiler_pass(
@@ -25,8 +23,7 @@ ENOUGH_ROWS = 64  # that make up for arranging the bytes in each run, where they
     "integer-arithmetic-only inference, section 2.2",
 )
 def multiply_bytes(program: Program) -> Program:
-    """After: an int32 product of bytes by a constant of bytes, or of many rows of bytes by bytes,
-    reads them as they were.
+    """After: an int32 product of bytes by int8, or by a constant of bytes, reads them as they were.
 
     `a = Cast(x, int32); y = MatMul(a, w)` becomes `y = MatMulInteger(x, w')`, where `w'` are the
     elements of `w` in 8 bits. Both are exact, modulo 2 ** 32.
@@ -72,7 +69,7 @@ def _product(
     if right.name in cast:
         w, second = cast[right.name]
         origin |= second.origin
-        if w.name not in constants and _rows(left) < ENOUGH_ROWS:
+        if w.name not in constants and _dtype(w) != "int8":  # made int8 in each run
             return binding
     elif right.name in constants:
         narrow = _bytes(constants[right.name].array)
@@ -85,12 +82,6 @@ def _product(
     else:
         return binding
     return replace(binding, expr=OpCall("MatMulInteger", (x, w)), origin=origin)
-
-
-def _rows(left: Var) -> int:
-    """How many rows a left operand has, 0 where that is not known."""
-    rows = left.tensor.dims[:-1]
-    return prod(d for d in rows if isinstance(d, int)) if all(type(d) is int for d in rows) else 0
 
 
 def _has_rows(left: Var, right: Var) -> bool:

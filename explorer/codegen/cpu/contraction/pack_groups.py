@@ -13,11 +13,15 @@ from explorer.ir.kernel import Const
 from explorer.ir.shapes.dims import Dim, ceil_div, product
 from explorer.ir.tile_programs.statements import Pack
 
+WORD = 4  # bytes that a lane multiplies and adds in a step
 MOVED_AS = {"float16": "uint16", "bfloat16": "uint16"}  # bits, which no conversion changes
 
 
 def pack_elements(e: Emitter, s: Pack) -> None:
     """The panels are zeros first where a group or a panel ends past the operand."""
+    if _is_in_words(s):
+        _pack_words(e, s)
+        return
     group, lanes, start = s.group, s.lanes, e.depth
     dtype = MOVED_AS.get(s.target.dtype, s.target.dtype)
     source = replace(s.source, buffer=replace(s.source.buffer, dtype=dtype))
@@ -37,6 +41,40 @@ def pack_elements(e: Emitter, s: Pack) -> None:
     if group > 1:
         within = f"udiv({k}, {group}) * {lanes * group} + urem({k}, {group})"
     e.line(f"st_{dtype}({s.target.name}, {panel} + {within}, {Printer().fetch(source)})")
+    e.depth = start
+
+
+def _is_in_words(s: Pack) -> bool:
+    """Whether each group is four bytes of four rows, and no row or panel ends past the operand."""
+    if s.group != WORD or len(s.depth) != 1 or s.source.dynamic or _has_gaps(s, s.group):
+        return False
+    (k,) = s.depth
+    clipped = k.clip_high or k.clip_low or s.columns.clip_low
+    return not clipped and s.source.offset.factor(s.columns.axis) == 1
+
+
+def _pack_words(e: Emitter, s: Pack) -> None:
+    """A word of four rows is stored at once: LLVM makes vectors of that, and not of bytes that are
+    stored four apart.
+    """
+    (k,), n, lanes, start = s.depth, s.columns.axis, s.lanes, e.depth
+    low, high = e.bounds(s.columns)
+    first, end = e.bounds(k)
+    base = affine_text(var(n) - s.columns.base)
+    words = dim_text(product((k.size, lanes)) // WORD)
+    e.line(f"for {n} in range({low}, {high}, {lanes}):")
+    e.line(f"    _panel = udiv({base}, {lanes}) * {words}")
+    e.line(f"    for {k.axis} in range({first}, {end}, {WORD}):")
+    e.line(f"        _at = _panel + udiv({k.axis}, {WORD}) * {lanes}")
+    rows = [
+        replace(s.source, offset=s.source.offset.substitute({k.axis: var(k.axis) + row}))
+        for row in range(WORD)
+    ]
+    e.line(f"        for _l in range({lanes}):")
+    e.depth = start + 3
+    bytes_ = [Printer().fetch(replace(r, offset=r.offset + var("_l"))) for r in rows]
+    word = " | ".join(f"((I({b}) & 255) << {8 * j})" for j, b in enumerate(bytes_))
+    e.line(f"st_int32({s.target.name}, _at + _l, I32({word}))")
     e.depth = start
 
 
