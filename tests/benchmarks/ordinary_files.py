@@ -46,7 +46,8 @@ Arrays = dict[str, np.ndarray]
 
 SHAPES = 3
 BATCHES = (1, 2, 3)
-LENGTHS = (64, 96, 320, 1600, 16000, 16, 1, 2, 48, 512)  # of other dims, in this order
+LENGTHS = (64, 96, 320, 16, 1, 2, 48, 512, 1600)  # of other dims, in this order
+SIGNALS = (16000, 8000, 12345, 1600, 512, 64, 320, 1, 2)  # of inputs with no more than two dims
 MOST_TRIES = 60  # of sizes, until onnxruntime has accepted three
 RATE = 16000  # what a number alone is: files of speech ask for the sampling rate
 MIB = 1 << 20
@@ -178,30 +179,32 @@ def accepted_inputs(path: Path) -> list[tuple[Arrays, Mapping[str, np.ndarray]]]
     return found
 
 
-def _symbols(inputs: Sequence[Any]) -> list[tuple[str, bool]]:
-    """The free dims in order, one for each name, and whether each is a first one anywhere."""
-    found: dict[str, bool] = {}
+def _choices(inputs: Sequence[Any]) -> dict[str, Sequence[int]]:
+    """What each free dim may be; a first one is a batch, wherever its name stands besides."""
+    found: dict[str, Sequence[int]] = {}
     for value in inputs:
         for n, dim in enumerate(value.shape):
-            if not isinstance(dim, int):
-                key = dim or f"{value.name} {n}"
-                found[key] = found.get(key, False) or (n == 0 and len(value.shape) > 1)
-    return list(found.items())
+            key = dim or f"{value.name} {n}"
+            if n == 0 and len(value.shape) > 1 and not isinstance(dim, int):
+                found[key] = BATCHES
+            elif not isinstance(dim, int):
+                found.setdefault(key, LENGTHS if len(value.shape) > 2 else SIGNALS)
+    return found
 
 
 def _sizes(inputs: Sequence[Any]) -> Iterator[dict[str, int]]:
-    symbols = _symbols(inputs)
-    choices = [BATCHES if first else LENGTHS for _, first in symbols]
+    choices = _choices(inputs)
+    lists = [*choices.values()]
     seen: set[tuple[int, ...]] = set()
     rotations = (  # first each at its own pace, then all that there are
-        tuple(c[(n + k * bool(j % 2)) % len(c)] for j, c in enumerate(choices))
-        for n in range(max(map(len, choices), default=1))
+        tuple(c[(n + k * bool(j % 2)) % len(c)] for j, c in enumerate(lists))
+        for n in range(max(map(len, lists), default=1))
         for k in (0, 1)
     )
-    for values in (*rotations, *islice(product(*choices), MOST_TRIES)):
+    for values in (*rotations, *islice(product(*lists), MOST_TRIES)):
         if values not in seen and len(seen) < MOST_TRIES:
             seen.add(values)
-            yield {name: v for (name, _), v in zip(symbols, values, strict=True)}
+            yield dict(zip(choices, values, strict=True))
 
 
 def _draw(inputs: Sequence[Any], sizes: Mapping[str, int]) -> Arrays:
