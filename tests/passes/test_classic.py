@@ -17,6 +17,7 @@ from explorer.passes.simplify.fold_constants import fold_constants
 from explorer.passes.simplify.linear_form import Linear
 from explorer.relax import deduce, legalize
 from tests.passes.programs import LIGHT, keeps_values, kernels, legalized, weights
+from tests.tuning.models import written
 
 node = helper.make_node
 
@@ -69,6 +70,24 @@ def test_a_constant_that_would_grow_is_left_to_the_run(tmp_path: Path) -> None:
         tmp_path, nodes, {"x": (4096, 512)}, ["y"], {"c": weights(512), "shape": shape}
     )
     assert kernels(fold_constants(before)) == kernels(before)
+
+
+@pytest.mark.parametrize(("last", "folds"), [("Sin", True), ("Abs", False)])
+def test_what_takes_long_is_computed_when_compiling_though_it_grows(
+    last: str, folds: bool, tmp_path: Path
+) -> None:
+    """A filter bank of a resampler: a row and a column become a sine of their sums."""
+    nodes = [
+        node("Add", ["row", "column"], ["t"]),
+        node(last, ["t"], ["w"]),
+        node("Neg", ["w"], ["u"]),
+        node("MatMul", ["x", "u"], ["y"]),
+    ]
+    constants = {"row": weights(640), "column": weights(640, 1)}
+    before = deduce(written(tmp_path, nodes, {"x": (2, 640)}, ["y"], constants).program)
+    after = keeps_values(fold_constants, before)
+    assert [b.op_call.op for b in after.main.body][-1] == "MatMul"
+    assert (len(after.main.body) == 1) is folds
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from explorer.budget import budget
-from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, ShapeOf
+from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, OpCall, ShapeOf
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops.reference.evaluate import evaluate
@@ -20,6 +20,13 @@ from explorer.passes.simplify.dropped_origins import account
 GROWTH_BYTES = 1 << 20  # of a result over what it is made of, at most; chosen
 GROWTH_TIMES = 2  # or so many times that for no more elements: 16 bits are computed with in 32
 FOLDED_BYTES = 64 << 20  # all of them together, over twice the model's own; chosen
+LONG_BYTES = 16 << 20  # of a result that takes longer to compute than to load; chosen
+LONG = frozenset(  # operators with such results
+    {
+        *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Exp", "Log", "Pow"),
+        *("Sqrt", "Erf", "Sigmoid", "Softmax", "MatMul", "Gemm", "CumSum"),
+    }
+)
 FOLDED_PARTS = 4  # and at most one part in so many of the budget; chosen
 
 
@@ -28,7 +35,8 @@ FOLDED_PARTS = 4  # and at most one part in so many of the budget; chosen
 )
 def fold_constants(program: Program) -> Program:
     """After: a binding whose arguments are all constants is a constant, unless that would be much
-    larger than they, or all such constants much larger than the model.
+    larger than they, or all such constants much larger than the model. Up to 16 MiB, elementary
+    functions and products of constants alone are computed whatever they are made of.
     """
     constants = dict(program.constants)
     room = _Room(room_for(program.constants))
@@ -56,17 +64,85 @@ def _folded(
     function: Function, constants: dict[str, Constant], program: Program, room: _Room
 ) -> Function:
     body: list[Binding] = []
+    large: dict[str, Binding] = {}  # what is made of constants alone, and is too large to be one
     outputs = {v.name for v in function.outputs}
     for binding in function.body:
         wanted = any(v.name in outputs for v in binding.vars)
         if wanted or not _can_fold(binding, constants, room):
+            if not wanted and _is_of_constants(binding, constants, large):
+                large[binding.vars[0].name] = binding
             body.append(binding)
             continue
-        for var, array in zip(binding.vars, _values(binding, constants, program), strict=False):
+        for var, array in zip(binding.vars, _values((binding,), constants, program), strict=False):
             constants[var.name] = Constant(array)
             room.left -= array.nbytes
         matched(fold_constants, (binding,), ())
+    body = _without_long(body, large, constants, program, room)
     return function if len(body) == len(function.body) else replace(function, body=tuple(body))
+
+
+def _without_long(
+    body: list[Binding],
+    large: Mapping[str, Binding],
+    constants: dict[str, Constant],
+    program: Program,
+    room: _Room,
+) -> list[Binding]:
+    """The bindings without those that would take long in each run, which are constants now."""
+    read = dict.fromkeys(v.name for b in body if b.vars[0].name not in large for v in b.reads)
+    for name in (n for n in read if n in large):
+        chain, size = _chain(name, large), _bytes(large[name].var.type)
+        if size > min(LONG_BYTES, room.left) or not any(map(_takes_long, chain)):
+            continue
+        (array,) = _values(chain, constants, program)
+        constants[name] = Constant(array)
+        room.left -= array.nbytes
+        matched(fold_constants, chain, ())
+    return _read_only(body, large, constants)
+
+
+def _chain(name: str, large: Mapping[str, Binding]) -> tuple[Binding, ...]:
+    """The bindings that a value is made by, in their order."""
+    needed: set[str] = set()
+    todo = [name]
+    while todo:
+        this = todo.pop()
+        if this in large and this not in needed:
+            needed.add(this)
+            todo += [v.name for v in large[this].reads]
+    return tuple(binding for n, binding in large.items() if n in needed)
+
+
+def _read_only(
+    body: list[Binding], large: Mapping[str, Binding], constants: Mapping[str, Constant]
+) -> list[Binding]:
+    """The bindings without large ones that are constants, or that nothing reads any more."""
+    kept: list[Binding] = []
+    read: set[str] = set()
+    for binding in reversed(body):
+        name = binding.vars[0].name
+        if name in large and (name in constants or name not in read):
+            continue
+        read.update(v.name for v in binding.reads)
+        kept.append(binding)
+    return kept[::-1]
+
+
+def _takes_long(binding: Binding) -> bool:
+    return isinstance(binding.expr, OpCall) and binding.expr.op in LONG
+
+
+def _is_of_constants(
+    binding: Binding, constants: Mapping[str, Constant], large: Mapping[str, Binding]
+) -> bool:
+    """Whether a binding makes one value of known size of constants alone."""
+    read = all(v.name in constants or v.name in large for v in binding.reads)
+    return (
+        read
+        and len(binding.vars) == 1
+        and _is_pure(binding.expr)
+        and _bytes(binding.vars[0].type) >= 0
+    )
 
 
 def _can_fold(binding: Binding, constants: dict[str, Constant], room: _Room) -> bool:
@@ -103,10 +179,12 @@ def _bytes(type_: object) -> int:
 
 
 def _values(
-    binding: Binding, constants: dict[str, Constant], program: Program
+    bindings: tuple[Binding, ...], constants: Mapping[str, Constant], program: Program
 ) -> tuple[np.ndarray, ...]:
-    names = tuple(v.name for v in binding.vars)
-    alone = Function("constant", (), (binding,), binding.vars, names)
-    read = {v.name: constants[v.name] for v in binding.reads}
+    """The results of the last of some bindings."""
+    results = bindings[-1].vars
+    names = tuple(v.name for v in results)
+    alone = Function("constant", (), bindings, results, names)
+    read = {v.name: constants[v.name] for b in bindings for v in b.reads if v.name in constants}
     found = evaluate(Program((alone,), read, env=program.env, stage=program.stage), {})
     return tuple(found[n] for n in names)
