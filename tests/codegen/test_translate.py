@@ -15,6 +15,7 @@ import pytest
 
 from explorer.codegen.build import print_kernel
 from explorer.codegen.compiling import compiling_for
+from explorer.codegen.cpu.expressions import dim_text
 from explorer.codegen.cpu.math.conversions import NotTranslated
 from explorer.codegen.cpu.math.elementary import ELEMENTARY
 from explorer.codegen.cpu.object import object_code
@@ -26,7 +27,7 @@ from explorer.codegen.cpu.object.translate import translate
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.errors import KernelCompileError
 from explorer.ir.decisions.tiling import Tiling
-from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.shapes.dims import ShapeEnv, floor_div, symbol
 from tests.codegen.cases import CASES
 from tests.tile.programs import HERE, TARGET
 
@@ -148,6 +149,18 @@ def test_loops_ranges_and_branches_run_as_python_says() -> None:
     source = source_of(*lines)
     found = np.frombuffer(run(by_translation(source), np.zeros(1)), np.int64)
     assert found[0] == min(total, 1 << 40) + max(-7, i)
+
+
+def test_a_quotient_of_a_dim_that_may_be_below_zero_is_translated() -> None:
+    n = symbol("n")
+    source = source_of(
+        "n_n = ld_int64(x, 0)",
+        f"st_int64(y, 0, {dim_text(floor_div(n - 5, 3))})",
+    )
+    address = by_translation(source)
+    for size in (0, 1, 4, 5, 7, 8, 100):
+        found = np.frombuffer(run(address, np.array([size])), np.int64)[0]
+        assert found == (size - 5) // 3
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from explorer.tile.gpu.block import unserved
 from explorer.tile.gpu.rewrites import unsynced
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import ENV, linear, softmax, specs
+from tests.codegen.several_outputs import beside, product
 from tests.codegen.test_scans import fold
 from tests.roller.operators import KERNELS, lookup, matmul, relu
 from tests.tile.gpu.blocks import SMALL, is_right
@@ -203,3 +204,9 @@ def test_what_kernels_are_compared_by_is_near_the_best_grid(kernel):
     k = normalise(kernel)
     best = min(b.whole_us(V100) for b in grids(k, V100))
     assert 0.9 * best <= about_us(k, V100) <= 1.25 * best
+
+
+@pytest.mark.parametrize("gpu", ["v100", "a100"])
+@pytest.mark.parametrize("kernel", [product(17, 9, 9), beside(17, 9, 9), product(300, 300, 8)])
+def test_kernels_with_several_outputs_have_grids(kernel: Kernel, gpu: str) -> None:
+    assert pair_of(grids(normalise(kernel), device(gpu)), device(gpu)).fastest.block is not None

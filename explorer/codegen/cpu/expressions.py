@@ -69,7 +69,7 @@ def dim_text(dim: Dim) -> str:
         case sympy.floor() | sympy.Mul():  # sympy drops the floor of what it sees to be whole
             quotient = dim.args[0] if isinstance(dim, sympy.floor) else dim
             top, bottom = sympy.fraction(sympy.together(quotient))
-            divide = "udiv" if _never_negative(top) else "floor_div"  # (24 - n + 22) // 23
+            divide = "udiv" if _never_negative(top) else "sdiv_down"  # (24 - n + 22) // 23
             return f"{divide}({dim_text(top)}, {dim_text(bottom)})"
         case sympy.Max():
             return "max(" + ", ".join(dim_text(a) for a in dim.args) + ")"

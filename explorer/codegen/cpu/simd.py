@@ -64,7 +64,7 @@ udiv, urem = _unsigned("udiv"), _unsigned("urem")
 
 
 @intrinsic
-def floor_div(context, x, y):
+def sdiv_down(context, x, y):
     """x // y, rounded down, where y is more than 0."""
 
     def emit(cx, b, sig, a):

@@ -307,9 +307,10 @@ class _Blocks:
             return
         if waves == 1 or grid.grid >= FULL_SHARE * waves * places:
             return
-        axes = {a.name: evaluate_dim(a.extent, {}) for a in stores(self.kernel)[-1].axes}
+        written = stores(self.kernel)[-1]
+        axes = {a.name: evaluate_dim(a.extent, {}) for a in written.axes}
         last = [*axes][-1]
-        row = max(1, self.near.line_bytes // ITEM_BYTES[self.kernel.dtype(self.kernel.output)])
+        row = max(1, self.near.line_bytes // ITEM_BYTES[self.kernel.dtype(written.out)])
         for a, n in grid.block.tile:
             others = grid.grid // -(-axes[a] // n)
             most = (waves - 1) * places // max(1, others)

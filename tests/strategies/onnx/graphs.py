@@ -20,6 +20,7 @@ from tests.strategies.onnx.graph import EXTENTS, FLOATS, MOST_ELEMENTS, Extent, 
 
 Feeds = dict[str, np.ndarray]
 Recipe = Callable[[Graph], None]
+DIM_NAMES = ("batch", "seq", "height", "a", "b", "dim 3", "3rd", "s0+1", "B-1")
 RECIPES: tuple[tuple[float, Recipe], ...] = (
     (5, r.unary), (6, r.binary), (2, r.compared), (0.5, r.logical), (1.5, r.cast), (1, r.clip),
     (4, r.reduced), (1, r.picked_out), (2, r.softmax), (1.5, r.running), (2.5, r.normalised),
@@ -99,11 +100,11 @@ def shape_of_input(g: Graph, dynamic: bool) -> tuple[Extent, ...]:
     if g.chance(0.02):
         shape[g.number(0, rank - 1)] = 0
     if dynamic:
-        shape[0] = "batch"
-        g.hints["batch"] = g.one((2, 3, 5))
-        if rank > 1 and g.chance(0.3):
-            shape[g.number(1, rank - 1)] = "seq"
-            g.hints["seq"] = g.one((4, 7))
+        places = [axis for axis in range(rank) if g.chance(0.3)] or [0]
+        for axis in places:
+            name = g.one(DIM_NAMES)
+            shape[axis] = name
+            g.hints.setdefault(name, g.one((2, 3, 4, 5, 7)))
     return tuple(shape)
 
 

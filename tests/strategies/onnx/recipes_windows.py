@@ -14,13 +14,15 @@ CHANNELS = (1, 2, 3, 4, 5, 8, 16, 17, 33)
 
 
 def image(g: Graph, dtypes: tuple[str, ...] = ("float32", "float16", "float64")) -> Value:
-    """A value with a batch, channels and one to three dims of known extent."""
-    return g.pick(dtypes, (3, 4, 5), lambda v: all(isinstance(n, int) for n in v.shape[1:]))
+    """A value with a batch, channels of known extent and one to three dims."""
+    return g.pick(dtypes, (3, 4, 5), lambda v: isinstance(v.shape[1], int))
 
 
 def _window(g: Graph, value: Value, most: int = 4) -> dict[str, Any]:
-    """Window, strides, dilations and padding that leave at least one place for the window."""
-    sizes = [n for n in value.shape[2:] if isinstance(n, int)]
+    """Window, strides, dilations and padding that leave at least one place for the window, of a
+    symbol also where it is 1.
+    """
+    sizes = [n if isinstance(n, int) else 1 for n in value.shape[2:]]
     n = len(sizes)
     kernel = [g.one((1, 2, 3, 3, most, 5)) if g.chance(0.9) else g.number(1, 7) for _ in sizes]
     found: dict[str, Any] = {"kernel_shape": kernel}

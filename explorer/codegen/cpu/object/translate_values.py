@@ -44,7 +44,7 @@ OPERATORS = {
     ast.GtE: ">=",
 }
 HARMLESS = ("max", "min")  # calls that may be made whether or not they are needed
-DIVISIONS = ("udiv", "urem", "floor_div")  # and these, where the divisor is a number
+DIVISIONS = ("udiv", "urem", "sdiv_down")  # and these, where the divisor is a number
 
 
 class _Context:
