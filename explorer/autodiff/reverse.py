@@ -13,6 +13,7 @@ from typing import NoReturn
 from explorer.autodiff.branches import reverse_branch
 from explorer.autodiff.differentiating import Surroundings, is_active_type
 from explorer.autodiff.kernel_adjoint import KernelAdjoint
+from explorer.autodiff.linalg import linalg_rule
 from explorer.autodiff.loop_stacks import Stacked, stacking
 from explorer.autodiff.loops import reverse_loop
 from explorer.autodiff.recursion import reverse_call
@@ -135,6 +136,10 @@ class Reverse:
                 self.loop(binding, self.stacked[binding.name])
             case FunctionCall() as call:
                 reverse_call(self, binding, call)
+            case LibraryCall() as library_call if (found := linalg_rule(library_call)) is not None:
+                given = tuple(self.whole(v) if self.given(v) else None for v in binding.vars)
+                for arg, part in found(self, binding, given):
+                    self.give(arg, part)
             case LibraryCall(library, function, _, _):
                 self.refuse(f"calls {library}.{function}, of which no kernel is known")
             case _:

@@ -268,6 +268,48 @@ def test_no_gradient_goes_where_pytorch_takes_none() -> None:
         np.testing.assert_allclose(slopes[name], parameter.grad, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda a, b: torch.linalg.solve(a, b),
+        lambda a, b: torch.linalg.inv(a) @ b,
+        lambda a, b: torch.linalg.det(a) * b,
+        lambda a, b: torch.linalg.slogdet(a)[1] * b,
+        lambda a, b: torch.linalg.cholesky(a @ a.mT) @ b,
+        lambda a, b: torch.linalg.eigvalsh(a @ a.mT) * b,
+        lambda a, b: torch.linalg.svdvals(a) * b,
+    ],
+    ids=["solve", "inv", "det", "slogdet", "cholesky", "eigvalsh", "svdvals"],
+)
+def test_linear_algebra_has_derivatives(run: Callable[..., Any]) -> None:
+    class Module(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = torch.nn.Parameter(randn(3, 3) + 3 * torch.eye(3))
+
+        def forward(self, b: Any) -> Any:
+            return run(self.a, b)
+
+    module, b = Module(), randn(3, 3, 1)[0].expand(3, 3).contiguous()
+    model = trainable(torch.export.export(module, (b,)))
+    slopes = explorer.grad(lambda p, b: (model(p, b) ** 2).sum())(model.params, b.numpy())
+    (module(b) ** 2).sum().backward()
+    np.testing.assert_allclose(slopes["a"], module.a.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_running_products_and_places_of_symbols() -> None:
+    dims = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("columns", min=2)},)
+
+    def run(x: Any) -> Any:
+        return x.cumprod(1), x.cummax(0), F.adaptive_max_pool2d(x[None], 2, return_indices=True)
+
+    model = explorer.load(exported(run, (randn(4, 5),), dims))
+    for shape in ((4, 5), (7, 3)):
+        x = randn(*shape)
+        first, second, third = run(x)
+        check(evaluate(model.program, {"x0": x.numpy()}), (first, *second, *third))
+
+
 def test_symbols_run_through_shapes() -> None:
     batch = torch.export.Dim("batch", min=1, max=64)
 

@@ -241,7 +241,9 @@ def _masked_scatter(call: Call, x: Any, mask: Any, source: Any) -> Any:
 
 def _put(call: Call, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     given, how = call.cast(x), "add" if accumulate else "none"
-    return _onto(given, np.ravel(places_of(index)), np.ravel(call.cast(source)), how)
+    places = np.ravel(places_of(index))
+    values = np.reshape(np.ravel(call.cast(source)), places.shape)
+    return _onto(given, places, values, how)
 
 
 def _slice_scatter(

@@ -290,6 +290,15 @@ def _counts(n: int, out: int, window: Sequence[Any], d: int, with_pads: bool) ->
     return ends - starts if with_pads else numpy.minimum(ends, n) - numpy.maximum(starts, 0)
 
 
+def _inside(n: Any, out: Any) -> tuple[Any, Any]:
+    """Which places of a dim each window of an adaptive pool has, and how many these are."""
+    i, place = np.arange(out), np.expand_dims(np.arange(n), 1)
+    begin = np.floor_divide(np.multiply(i, n), out)
+    end = np.floor_divide(np.add(np.multiply(np.add(i, 1), n), out - 1), out)
+    inside = np.logical_and(np.greater_equal(place, begin), np.less(place, end))
+    return inside, np.subtract(end, begin)
+
+
 def _parts(n: int, out: int) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Begin and end of the windows of an adaptive pool."""
     i = numpy.arange(out)
@@ -307,11 +316,8 @@ def _adaptive_avg(rank: int) -> Handler:
             n = found.shape[at]
             if isinstance(n, int) and n == out:
                 continue
-            if not isinstance(n, int):
-                call.refuse("adaptive pools of a dim that only a run knows")
-            table = numpy.zeros((n, out))
-            for i, (a, b) in enumerate(zip(*_parts(n, out), strict=True)):
-                table[a:b, i] = 1 / (b - a)
+            inside, count = _inside(n, out)
+            table = np.divide(call.cast(inside), call.cast(count))
             moved = np.matmul(np.moveaxis(found, at, -1), call.cast(table))
             found = np.moveaxis(moved, -1, at)
         return found
@@ -323,9 +329,9 @@ def _adaptive_max(rank: int) -> Handler:
     def handler(call: Call, x: Any, size: Any) -> Any:
         given = call.cast(x)
         spatial = given.shape[-rank:]
-        if not all(isinstance(n, int) for n in spatial):
-            call.refuse("adaptive pools of a dim that only a run knows")
         wanted = pair(size, rank)
+        if not all(isinstance(n, int) for n in spatial):
+            return _greatest_inside(given, wanted)
         table = numpy.zeros((), numpy.int64)
         for n, out in zip(spatial, wanted, strict=True):  # windows, filled up with their last place
             begin, end = _parts(n, out)
@@ -347,22 +353,44 @@ def _adaptive_max(rank: int) -> Handler:
     return handler
 
 
+def _greatest_inside(x: TracedArray, wanted: Sequence[Any]) -> list[TracedArray]:
+    """An adaptive pool, dim by dim from the last one on, and the places of what it takes."""
+    spatial = x.shape[-len(wanted) :]
+    total = spatial[0]
+    for n in spatial[1:]:
+        total = total * n
+    places = traced(np.broadcast_to(np.reshape(np.arange(total), spatial), x.shape))
+    for d in reversed(range(len(wanted))):
+        at = x.ndim - len(wanted) + d
+        moved = np.moveaxis(x, at, -1)
+        inside, _ = _inside(moved.shape[-1], wanted[d])
+        apart = np.where(inside, np.expand_dims(moved, -1), like(-math.inf, x))
+        first = emit("ArgMax", apart, axis=apart.ndim - 2, keepdims=0)
+        x = np.moveaxis(reduced("ReduceMax", apart, -2), -1, at)
+        taken = emit("GatherElements", np.moveaxis(places, at, -1), first, axis=moved.ndim - 1)
+        places = np.moveaxis(taken, -1, at)
+    return [x, places]
+
+
 def _im2col(call: Call, x: Any, size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     given, alone = _batched(call.cast(x), 2)
     kernel, steps, gaps = pair(size, 2), pair(stride, 2), pair(dilation, 2)
     top, left = pair(padding, 2, 0)
     padded = np.pad(given, [(0, 0), (0, 0), (top, top), (left, left)])
     n, c, h, w = padded.shape
-    if not (isinstance(h, int) and isinstance(w, int)):
-        call.refuse("windows of a dim that only a run knows")
     rows, columns = (
-        numpy.arange((e - g * (k - 1) - 1) // s + 1) * s + (numpy.arange(k) * g)[:, None]
+        np.add(np.multiply(np.arange((e - g * (k - 1) - 1) // s + 1), s), _gaps(k, g))
         for e, k, s, g in zip((h, w), kernel, steps, gaps, strict=True)
     )
-    table = rows[:, None, :, None] * w + columns[None, :, None, :]
-    found = np.take(np.reshape(padded, (n, c, h * w)), table.reshape(kernel[0] * kernel[1], -1), -1)
-    flat = np.reshape(found, (n, c * kernel[0] * kernel[1], rows.shape[1] * columns.shape[1]))
-    return _unbatched(flat, alone)
+    high, wide = np.shape(rows)[1], np.shape(columns)[1]
+    down = np.multiply(np.reshape(rows, (kernel[0], 1, high, 1)), w)
+    table = np.add(down, np.reshape(columns, (1, kernel[1], 1, wide)))
+    found = np.take(np.reshape(padded, (n, c, h * w)), np.reshape(table, (-1,)), -1)
+    return _unbatched(np.reshape(found, (n, c * kernel[0] * kernel[1], high * wide)), alone)
+
+
+def _gaps(size: int, dilation: int) -> Any:
+    return numpy.arange(size)[:, None] * dilation
 
 
 def _col2im(
@@ -389,7 +417,11 @@ def _unpool(rank: int) -> Handler:
         n, c = given.shape[:2]
         wanted = tuple(size)[-rank:]
         zeros = np.broadcast_to(like(0, given), (n, c, math.prod(wanted)))
-        flat = scatter(zeros, 2, np.reshape(at, (n, c, -1)), np.reshape(given, (n, c, -1)))
+        rows, values = np.reshape(at, (n, c, -1)), np.reshape(given, (n, c, -1))
+        flat = scatter(zeros, 2, rows, values)
+        if call.trains:  # in PyTorch all values of one place get its gradient
+            total = scatter(zeros, 2, rows, values, "add")
+            flat = np.add(call.stopped(flat), np.subtract(total, call.stopped(total)))
         return _unbatched(np.reshape(flat, (n, c, *wanted)), alone)
 
     return handler
@@ -623,12 +655,13 @@ def _attention(
     if grouped:
         k, v = (_for_queries(a, q) for a in (k, v))
     width = q.shape[-1]
-    by = scale
-    if by is None:
-        if not isinstance(width, int):
-            call.refuse("a width that only a run knows")
-        by = 1 / math.sqrt(width)
-    scores = np.multiply(np.matmul(q, np.swapaxes(k, -1, -2)), like(by, q))
+    if scale is not None:
+        by = like(scale, q)
+    elif isinstance(width, int):
+        by = like(1 / math.sqrt(width), q)
+    else:
+        by = np.reciprocal(np.sqrt(call.cast(width)))
+    scores = np.multiply(np.matmul(q, np.swapaxes(k, -1, -2)), by)
     if causal:
         rows, columns = np.arange(q.shape[-2]), np.arange(k.shape[-2])
         seen = np.less_equal(columns, np.expand_dims(rows, -1))

@@ -11,8 +11,10 @@ from explorer.frontends.aten.call import Call
 from explorer.frontends.aten.elementwise import cast, is_floats, is_inf, is_nan, like
 from explorer.frontends.aten.shaping import axis_of, cut
 from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.control.scans import scan
 from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.frames import current_source, under
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.ir.dtypes import ml_dtypes
 from explorer.ir.shapes.dims import product
@@ -216,7 +218,7 @@ def running(
     call: Call, values: Sequence[TracedArray], dim: int, first: Sequence[Any], step: Step
 ) -> Sequence[TracedArray]:
     """Each element combined with all before it, by an associative step: doubling, Hillis and Steele
-    1986. `first` are its neutral elements.
+    1986, and row by row where a run knows how many there are. `first` are its neutral elements.
     """
     given = list(values)
     if not given[0].ndim:
@@ -224,7 +226,7 @@ def running(
     at = axis_of(dim, given[0].ndim)
     extent = given[0].shape[at]
     if not isinstance(extent, int):
-        call.refuse("a dim that only a run knows")
+        return _by_rows(given, at, first, step)
     reach = 1
     while reach < extent:
         before = []
@@ -235,6 +237,26 @@ def running(
         given = list(step(before, given))
         reach *= 2
     return given
+
+
+def _by_rows(
+    values: Sequence[TracedArray], at: int, first: Sequence[Any], step: Step
+) -> Sequence[TracedArray]:
+    rows = tuple(np.moveaxis(v, at, 0) for v in values)
+    start = tuple(
+        np.broadcast_to(converted(neutral, row.dtype), row.shape[1:])
+        for neutral, row in zip(first, rows, strict=True)
+    )
+
+    source = current_source()
+
+    def body(before: Any, row: Any) -> Any:
+        with under(source):
+            found = tuple(step(before, row))
+        return found, found
+
+    _, stacked = scan(body, start, rows)
+    return [np.moveaxis(v, 0, at) for v in stacked]
 
 
 def _cumprod(call: Call, x: Any, dim: int) -> Any:

@@ -179,13 +179,14 @@ def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1)
     a, b = axis_of(dim1, given.ndim), axis_of(dim2, given.ndim)
     rest = [d for d in range(given.ndim) if d not in (a, b)]
     rows, columns = given.shape[a], given.shape[b]
-    if not (isinstance(rows, int) and isinstance(columns, int)):
+    known = isinstance(rows, int) and isinstance(columns, int)
+    if not known and given.type.dims[a] != given.type.dims[b]:
         call.refuse("a diagonal of dims that only a run knows")
     flat = np.reshape(np.transpose(given, (*rest, a, b)), (*(given.shape[d] for d in rest), -1))
     first = (max(-offset, 0), max(offset, 0))
-    count = max(min(rows - first[0], columns - first[1]), 0)
-    places = numpy.arange(count) * (columns + 1) + first[0] * columns + first[1]
-    return np.take(flat, places, -1)
+    least = max(min(rows - first[0], columns - first[1]), 0) if known else rows - abs(offset)
+    step = np.multiply(np.arange(least), columns + 1)
+    return np.take(flat, np.add(step, first[0] * columns + first[1]), -1)
 
 
 def _diag_embed(call: Call, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
