@@ -34,6 +34,7 @@ from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.layout.layout import ChooseLayout
+from explorer.passes.layout.symbolic_steps import copy_symbolic_steps
 from explorer.passes.pipeline.own_passes import placed
 from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.pipeline.progress import listener
@@ -107,6 +108,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("fold copies into kernels", Stage.LEGALIZED, fold_copies),
         Step("put channels last", Stage.LEGALIZED, ChooseLayout(device.kind != "gpu")),
         Step("fold copies of layouts", Stage.LEGALIZED, fold_copies),
+        *_copying(device),
         Step("write joins in place", Stage.LEGALIZED, write_concats_in_place),
         Step("update in place", Stage.LEGALIZED, update_in_place),
         Step("clean up", Stage.LEGALIZED, remove_dead_code),
@@ -132,6 +134,13 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
     return arranged(placed(steps, options.passes, LegalTiles(device)), options.steps)
+
+
+def _copying(device: Device) -> tuple[Step, ...]:
+    """Thread blocks take their steps from registers."""
+    if device.kind != "cpu":
+        return ()
+    return (Step("copy symbolic steps", Stage.LEGALIZED, copy_symbolic_steps),)
 
 
 def _narrow(device: Device) -> tuple[Step, ...]:
