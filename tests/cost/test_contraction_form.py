@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
+import explorer
 from explorer.cost.counts import EDGE_ROW, ROW, TILE
 from explorer.cost.estimate import Estimate
 from explorer.ir.shapes.dims import Sizes
@@ -25,6 +27,14 @@ from tests.strategies import kernels
 from tests.strategies.kernels import DEVICE, contractions, tiled
 
 SUMS = kernels.products, kernels.convolutions, kernels.linears
+
+
+@pytest.mark.timeout(60)
+def test_the_form_of_a_depth_of_two_thousand_million_is_found_at_once() -> None:
+    types = explorer.tensor("float32", 64, 1 << 31), explorer.tensor("float32", 16, 1 << 31)
+    model = explorer.trace(lambda a, b: a @ b.T)(*types)
+    compiled = explorer.compile(model, DEVICE, until="rolled")
+    assert compiled.program.kernel_calls
 
 
 def program_of(case: Case) -> TileProgram:

@@ -32,6 +32,7 @@ CASES = [
     Case("DFT", [x(2, 9, 1), np.array(4)], {"axis": 1}, (1,), opset=17, note="shorter"),
     Case("DFT", [x(3, 6, 2, 2), None, np.array(2)], {}, (2,), (6,), opset=20, note="axis"),
     Case("STFT", [x(2, 40, 1), np.array(8), None, np.array(16)], {}, (1, 3), opset=17),
+    Case("STFT", [x(2, 40), np.array(8), None, np.array(16)], {}, (1, 3), (40,), 17, note="flat"),
     Case(
         "STFT",
         [x(2, 40, 1), np.array(5), np.hanning(12).astype(np.float32)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,47 @@ def test_a_transposed_convolution_fills_a_shape_that_is_given(
     shape, form = [4 * stride, 3 * stride + 1], {"strides": [stride] * 2, "auto_pad": mode}
     model = one("ConvTranspose", IMAGE, [weight], output_shape=shape, **form)
     runs_like_the_oracle(model, [(1, 2, 5, 5), (2, 2, 4, 6)], tmp_path)
+
+
+@pytest.mark.parametrize("rows", [33, "m"])
+def test_each_row_has_a_zero_point_of_its_own(rows: int | str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(0, 256, shape).astype(np.uint8) for shape in ((33, 7), (7, 5)))
+    zero = rng.integers(0, 99, 33).astype(np.uint8)
+    constants = [numpy_helper.from_array(v, n) for v, n in ((b, "b"), (zero, "z"))]
+    node = helper.make_node("MatMulInteger", ["a", "b", "z"], ["y"])
+    given = helper.make_tensor_value_info("a", TensorProto.UINT8, [rows, 7])
+    result = [onnx.ValueInfoProto(name="y")]
+    graph = helper.make_graph([node], "g", [given], result, constants)
+    program = kernels_of(helper.make_model(graph, ir_version=9), tmp_path / "model.onnx")
+    wanted = (a.astype(np.int32) - zero[:, None]) @ b.astype(np.int32)
+    np.testing.assert_array_equal(evaluate(program, {"a": a})["y"], wanted)
+
+
+def test_the_axes_of_a_reduction_are_kept_where_a_branch_decides_the_rank(tmp_path: Path) -> None:
+    value = partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT, shape=None)
+    sides = [
+        helper.make_graph([node], node.op_type, [], [value(node.output[0])])
+        for node in (
+            helper.make_node("Squeeze", ["x", "zero"], ["s"]),
+            helper.make_node("Identity", ["x"], ["i"]),
+        )
+    ]
+    branch = helper.make_node("If", ["c"], ["v"], then_branch=sides[0], else_branch=sides[1])
+    mean = helper.make_node("ReduceMean", ["v"], ["y"], axes=[-1])
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4]),
+        helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+    ]
+    constants = [numpy_helper.from_array(np.array([0]), "zero")]
+    graph = helper.make_graph([branch, mean], "g", inputs, [value("y")], constants)
+    opset = [helper.make_opsetid("", 16)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=9)
+    program = kernels_of(model, tmp_path / "model.onnx")
+    x = np.arange(4, dtype=np.float32)[None]
+    for c, shape in ((True, (1,)), (False, (1, 1))):
+        found = evaluate(program, {"x": x, "c": np.array(c)})["y"]
+        assert found.shape == shape and found.item() == 1.5
 
 
 def test_the_largest_of_fewer_elements_are_refused(tmp_path: Path) -> None:

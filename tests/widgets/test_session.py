@@ -16,6 +16,7 @@ from explorer.rammer import POLICIES, Options
 from explorer.rammer.model import Facts, Placement
 from tests.widgets import made_by_hand as hand
 from widgets.model.knobs import turned
+from widgets.page import report
 from widgets.page.report import document, page, question_key
 from widgets.page.shell import House
 from widgets.session.session import Session
@@ -194,6 +195,19 @@ def test_every_question_of_the_page_is_answered_as_json(session: Session) -> Non
 def test_an_operator_without_a_kernel_says_why(session: Session) -> None:
     found = session.answer("operator", {"op": 3})
     assert ("no kernel", "folded into the dims", False, "") in found["stations"]
+
+
+def test_many_operators_of_a_report_share_the_picture_of_the_whole_program(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pictures() -> set[str]:
+        answers = document(session, code=False)["answers"]
+        keys = (question_key("picture", {"room": "backward", "op": n}) for n in range(3))
+        return {json.dumps(answers[key]) for key in keys}
+
+    assert len(pictures()) > 1
+    monkeypatch.setattr(report, "MOST_AROUND", 2)
+    assert len(pictures()) == 1
 
 
 @pytest.mark.exhaustive

@@ -47,6 +47,12 @@ def compiled(function: Any = step, **words: Any) -> explorer.Compilation:
     return explorer.compile(model, **words)
 
 
+def test_a_value_of_a_size_that_only_a_run_knows_counts_no_bytes() -> None:
+    places = explorer.trace(lambda x: enp.nonzero(x)[0] + 1)(explorer.tensor("float32", "n"))
+    rows = backward.data(explorer.compile(places, until="planned"), {"n": 5})
+    assert rows.nodes and not sum(n.bytes for n in rows.nodes if n.label == "NonZero")
+
+
 def test_values_that_backward_reads_are_kept_with_their_bytes() -> None:
     rows = backward.data(compiled(), {"batch": 5})
     phases = {n.name: n.phase for n in rows.nodes}

@@ -23,6 +23,7 @@ from widgets.session.timing.jobs import error_parts
 
 LANGUAGES = ("numba", "llvm", "assembly")
 HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's
+MOST_AROUND = 256  # source operators that each get a picture of the program around them; chosen
 
 
 def question_key(kind: str, args: Mapping[str, Any]) -> str:
@@ -84,13 +85,14 @@ def _pictures(session: Session, answers: dict[str, Any]) -> None:
 
 def _of_operators(session: Session, picture: Picture, whole: Any) -> Iterator[tuple[int, Any]]:
     """The picture of each operator by position; of all but the heaviest kernels left out where it
-    has a family of tiles or groups.
+    has a family of tiles or groups. Of many operators it is the picture of the whole program.
     """
     family = picture.family
+    many = picture.about == "operator" and len(session.house.operators) > MOST_AROUND
     heavy = family.heaviest(session, HEAVIEST) if family and family.heaviest else None
     shared: dict[tuple[str, ...], Any] = {}
     for op, operator in enumerate(session.house.operators):
-        if not picture.about or not operator.calls:
+        if not picture.about or not operator.calls or many:
             yield op, whole
         elif heavy is None or operator.calls[0] in heavy:
             mine = (operator.name,) if picture.about == "operator" else operator.calls
@@ -147,9 +149,13 @@ def _packed(content: dict[str, Any]) -> str:
     """
     values: list[str] = []
     known: dict[str, int] = {}
+    texts: dict[int, str] = {}  # of one picture that many operators have
     places = {}
     for key, answer in content["answers"].items():
-        text = json.dumps(answer, separators=(",", ":"))
+        shared = id(answer.get("data", answer))
+        if shared not in texts:
+            texts[shared] = json.dumps(answer, separators=(",", ":"))
+        text = texts[shared]
         places[key] = known.setdefault(text, len(values))
         if places[key] == len(values):
             values.append(text)

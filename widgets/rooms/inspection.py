@@ -4,8 +4,9 @@ inspector.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -15,7 +16,7 @@ from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
-from explorer.ir.program import Binding
+from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
 from widgets.draw.table import count_text, size_text, time_text
 from widgets.memory import memory_plan
@@ -61,10 +62,10 @@ def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[s
 def _binding(house: House, operator: Operator) -> Binding | None:
     if not operator.calls:
         return None
-    return next(
-        (b for _, b in house.compiled.program.bindings() if b.vars[0].name == operator.calls[0]),
-        None,
+    made = house.kept(
+        "bindings", (), lambda: {b.vars[0].name: b for _, b in house.compiled.program.bindings()}
     )
+    return made.get(operator.calls[0])
 
 
 def _stations(
@@ -290,7 +291,9 @@ def _measured(walls: Walls, calls: Sequence[str]) -> float | None:
 
 
 def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
-    groups = tile_graph.data(house.compiled.program, dict(now.sizes))
+    groups = house.kept(
+        "groups", now.sizes, lambda: tile_graph.data(house.compiled.program, dict(now.sizes))
+    )
     group = next((g for g in groups if op in g.ops), None)
     if group is None:
         return _section("Welder has nothing to say about this operator.")
@@ -341,25 +344,39 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
 
 
 def _shape(house: House, now: Setting, op: str) -> dict[str, Any]:
+    main = house.compiled.model.program.main
+    read = house.kept("imported", (), lambda: _by_operator(main.body))
+    typed = house.kept("annotations", (), lambda: _annotations(house))
     rows = [
-        (v.name, outline.type_text(v.type))
-        for b in house.compiled.model.program.main.body
-        if op in b.origin
+        (v.name, typed.get(v.name) or outline.type_text(v.type) or "unknown before deduction")
+        for b in read.get(op, ())
         for v in (*b.reads, *b.vars)
     ]
-    typed = {
-        v.name: outline.type_text(v.type)
-        for step in house.compiled.snapshots[:2]
-        for _, b in step.after.bindings()
-        for v in b.vars
-    }
-    rows = [(name, typed.get(name) or text or "unknown before deduction") for name, text in rows]
     sizes = ", ".join(f"{n} = {v}" for n, v in now.sizes)
     return _section(
         f"What it reads and makes{f', now with {sizes}' if sizes else ''}.",
         ("value", "annotation"),
         rows,
     )
+
+
+def _annotations(house: House) -> dict[str, str]:
+    """The annotation of each value, as text."""
+    return {
+        v.name: outline.type_text(v.type)
+        for step in house.compiled.snapshots[:2]
+        for _, b in step.after.bindings()
+        for v in b.vars
+    }
+
+
+def _by_operator(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
+    """The bindings that come from each source operator, in order."""
+    found: dict[str, list[Binding]] = {}
+    for binding in bindings:
+        for op in binding.origin:
+            found.setdefault(op, []).append(binding)
+    return found
 
 
 def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
@@ -387,7 +404,7 @@ def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
 def _rewrites(house: House, op: str) -> dict[str, Any]:
     rows = []
     for step in house.compiled.snapshots:
-        before, after = _lines(step.before, op), _lines(step.after, op)
+        before, after = _lines(house, step.before, op), _lines(house, step.after, op)
         if before != after:
             rows.append(
                 (
@@ -399,5 +416,8 @@ def _rewrites(house: House, op: str) -> dict[str, Any]:
     return _section(f"{count_text(len(rows), 'step')} rewrote it.", ("step", "afterwards"), rows)
 
 
-def _lines(program: Any, op: str) -> list[str]:
-    return [outline.binding_text(b) for _, b in program.bindings() if op in b.origin]
+def _lines(house: House, program: Program, op: str) -> list[str]:
+    """The bindings of a step's program that come from an operator, as text."""
+    every = partial(_by_operator, (b for _, b in program.bindings()))
+    found = house.kept("by operator", id(program), every)  # steps hold it as long as the house
+    return [outline.binding_text(b) for b in found.get(op, ())]

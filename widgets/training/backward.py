@@ -11,7 +11,7 @@ from typing import Literal
 
 from explorer.ir.calls import Gradient, KernelCall, OpCall, Var
 from explorer.ir.program import Binding, Program
-from explorer.ir.shapes.dims import evaluate_dim
+from explorer.ir.shapes.dims import evaluate_dim, symbols_of
 from explorer.ir.types import Tensor
 from widgets.model.compiled import Compiled
 
@@ -139,5 +139,8 @@ def _saved(
 
 
 def _bytes(v: Var, sizes: Mapping[str, int]) -> int:
-    known = isinstance(v.type, Tensor) and v.type.is_known
-    return int(evaluate_dim(v.tensor.bytes, sizes)) if known else 0
+    """Return the bytes of a value; 0 where only a run knows them."""
+    if not isinstance(v.type, Tensor) or not v.type.is_known:
+        return 0
+    count = v.type.bytes
+    return int(evaluate_dim(count, sizes)) if symbols_of(count) <= sizes.keys() else 0

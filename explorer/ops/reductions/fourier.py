@@ -235,9 +235,8 @@ def _frames(site: Site) -> tuple[Dim, Dim, Dim]:
     """How far frames are apart, how long they are, and how many there are."""
     step, given = site.dims("frame_step"), site.dims("frame_length")
     length = given[0] if given else (site.shape(2)[0] if site.has(2) else None)
-    if not step or length is None or len(site.shape()) != 3:
+    if not step or length is None:
         site.unsupported("frames of unknown length have no kernel rule")
-        return 1, 1, 1
     if isinstance(step[0], int) and step[0] < 1:
         site.fail(f"frames are {step[0]} elements apart", expected="a positive frame_step")
     count = site.dims("frames")
@@ -245,11 +244,22 @@ def _frames(site: Site) -> tuple[Dim, Dim, Dim]:
     return step[0], length, count[0] if count else simplify(floor_div(room, step[0]) + 1)
 
 
+def _signal_parts(site: Site) -> int:
+    """Return 2 for complex elements, and 1 for real ones, which may be without a last dim of 1."""
+    shape = site.shape()
+    if len(shape) not in (2, 3):
+        site.fail(f"a signal has rank 2 or 3, and this one rank {len(shape)}")
+    parts = shape[2] if len(shape) == 3 else 1
+    if not isinstance(parts, int):
+        site.unsupported(f"a last dim of {parts}, which must be 1 or 2")
+    return parts if parts in (1, 2) else site.fail(f"the last dim must be 1 or 2, and is {parts}")
+
+
 def _frame_transform(site: Site) -> Transform:
     _, length, _ = _frames(site)
     onesided = bool(site.integer("onesided", 1))
     rows = simplify(floor_div(length, 2) + 1) if onesided else length
-    return Transform(rows, length, length, 2 if site.shape()[2] == 2 else 1, 2, False, onesided)
+    return Transform(rows, length, length, _signal_parts(site), 2, False, onesided)
 
 
 def _stft_types(site: Site) -> tuple[Tensor, ...]:
@@ -270,7 +280,8 @@ def _lower_stft(low: Lowering) -> None:
     axes = [Axis(n, e) for n, e in zip("bfkc", low.shape, strict=True)]
     n, d = Axis("n", length), Axis("d", t.parts)
     place = var("f") * step + var("n")
-    x: Expr = Read(nest.tensor(site.arg(0), "x"), (var("b"), place, var("d")))
+    part = (var("d"),) if len(site.shape()) == 3 else ()
+    x: Expr = Read(nest.tensor(site.arg(0), "x"), (var("b"), place, *part))
     if site.has(2):
         x = call("mul", x, nest.load(site.arg(2), "window", (var("n"),)))
     factor = Read(nest.tensor(factors, "table"), tuple(var(a) for a in "kndc"))
@@ -279,6 +290,7 @@ def _lower_stft(low: Lowering) -> None:
 
 def _stft_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, _, window, _ = (*args, None, None, None)[:4]
+    x = x if x.ndim == 3 else x[..., None]
     given = (attrs.get("frame_step"), attrs.get("frame_length"))
     step, length = (v[0] if isinstance(v, tuple) else v for v in given)
     length = len(window) if length is None else length

@@ -204,7 +204,8 @@ def packed_part(
     _, around = max(zip(steps, depth, strict=True), key=lambda pair: abs(int(pair[0])))
     whole = int(around.extent)
     rest = total // whole
-    parts = [n for n in range(1, whole) if whole % n == 0 and block < 4 * n * rest <= 4 * block]
+    lengths = range(block // (4 * rest) + 1, min(whole, block // rest + 1))
+    parts = [n for n in lengths if whole % n == 0]  # of a quarter of a block at least
     return replace(around, extent=max(parts)) if parts else None
 
 
