@@ -42,6 +42,7 @@ def test_each_size_is_planned_as_its_wall_says(session: Session) -> None:
             done[b.call] = done.get(b.call, 0) + b.last - b.first
         assert {n: k for n, k in p.shape.tasks.items() if k} == done
     assert len(table.rows) == len(rows.planned) and "none measured yet" in table.caption
+    assert f"tiles are chosen for {rows.tiled[0]};" in table.caption
 
 
 def test_a_break_is_between_neighbours_and_says_what_changes(session: Session) -> None:

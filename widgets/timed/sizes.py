@@ -58,6 +58,7 @@ class Break:
 class SizeRows:
     """The cost over the size of `symbol`, at `others` of the other symbols. `breaks` were searched
     for in a bounded number of plans: `left` intervals between planned sizes hold more of them.
+    `tiled`: the sizes that tiles were chosen for.
     """
 
     symbol: str
@@ -69,6 +70,7 @@ class SizeRows:
     breaks: tuple[Break, ...]
     left: int
     measured: tuple[tuple[int, Measurement], ...]
+    tiled: tuple[int, ...] = ()
 
     @property
     def at(self) -> PlannedSize | None:

@@ -44,7 +44,9 @@ def caption(rows: SizeRows) -> str:
     left = (
         f"; more in {count_text(rows.left, 'interval')} that were not halved" if rows.left else ""
     )
-    return f"{text}; {count_text(len(rows.breaks), 'break')} found{left}"
+    tiled = " and for ".join(map(str, rows.tiled))
+    chosen = f"; tiles are chosen for {tiled}" if tiled else ""
+    return f"{text}{chosen}; {count_text(len(rows.breaks), 'break')} found{left}"
 
 
 def table(rows: SizeRows) -> Table:
@@ -73,7 +75,8 @@ def _draw(s: OnShow, op: str) -> Drawn:
         return (), None, Table(("size",), (), (), "no run is planned yet")
     found = s.clocked(NAME, symbol) or ()
     plain = s.house.kept(f"sizes {symbol}", s.now.sizes, lambda: data(s.now, symbol))
-    rows = replace(plain, measured=tuple(found))
+    tiled = dict.fromkeys(sizes[symbol] for sizes in s.now.compiled.planned_sizes)
+    rows = replace(plain, measured=tuple(found), tiled=tuple(tiled))
     return rows, None, table(rows)
 
 
