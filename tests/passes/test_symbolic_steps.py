@@ -67,3 +67,18 @@ def test_an_operand_with_steps_that_are_numbers_is_not_copied(tmp_path: Path) ->
 def _fills(program: Program) -> set[float | None]:
     kernels = [b.kernel_call.kernel for b in program.kernel_calls]
     return {r.fill for k in kernels for c in k.computes for r in reads(c.expr)}
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64, np.uint8])
+def test_operands_of_other_types_are_copied_too(kind: Any, tmp_path: Path) -> None:
+    whole = kind is np.uint8
+    dtype = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    weights = {"w": (rng.integers(0, 5, FILTERS.shape) if whole else FILTERS).astype(kind)}
+    nodes = [node("ConvInteger" if whole else "Conv", ["x", "w"], ["y"])]
+    inputs = [value("x", ["q", 3, "r", "s"], dtype)]
+    path = saved(model(nodes, inputs, ["y"], weights), tmp_path)
+    x = rng.integers(0, 9, (1, 3, 12, 17)).astype(kind)
+    c = explorer.compile(path)
+    wanted = explorer.evaluate(c.model.program, {"x": x})["y"]
+    tolerance = 1e-2 if kind is np.float16 else 1e-9
+    np.testing.assert_allclose(c.run(x)["y"], wanted, rtol=tolerance, atol=tolerance)

@@ -84,8 +84,7 @@ def _lower_conv(low: Lowering) -> None:
     channels = _Channels(outputs, inputs, groups)
     places = [var(k.name) for k in w.offsets]
     index = (var("n"), channels.input, *w.index)
-    filled = bool(w.pads) or (bool(channels.reduce) and _is_far_apart(site))
-    x = Read(nest.tensor(site.arg(0), "x"), index, 0.0 if filled else None)
+    x = Read(nest.tensor(site.arg(0), "x"), index, 0.0 if w.pads else None)
     weight = Read(nest.tensor(site.arg(1), "weight"), (channels.output, channels.inner, *places))
     axes = [Axis("n", shape[0]), *channels.axes, *w.axes]
     store = () if groups == 1 else (var("n"), channels.output, *(var(a.name) for a in w.axes))
@@ -94,14 +93,6 @@ def _lower_conv(low: Lowering) -> None:
     nest.compute(out, shape, site.dtype(), axes, apply("mul", x, weight), sums, "sum", store)
     _add_bias(nest, low, axes, (var("n"), channels.output, *(var(a.name) for a in w.axes)), store)
     nest.into(low.result)
-
-
-def _is_far_apart(site: Site) -> bool:
-    """Whether rows of a window are as far apart as only a run knows: its code reads a copy of the
-    part that it needs, which is what a read with a fill gets, though it passes no border.
-    """
-    windows = _whole(site.shape(1)[2:])
-    return max(windows) > 1 and not all(isinstance(d, int) for d in site.shape()[3:])
 
 
 def _whole(dims: Sequence[Dim]) -> tuple[int, ...]:
