@@ -217,9 +217,9 @@ def _draw(inputs: Sequence[Any], sizes: Mapping[str, int]) -> Arrays:
         kind = value.type.removeprefix("tensor(").removesuffix(")")
         dtype = {"float": "float32", "double": "float64"}.get(kind, kind)
         if dtype.startswith("float"):
-            found[value.name] = (random.random(shape) - 0.5).astype(dtype)
+            found[value.name] = np.asarray(random.random(shape) - 0.5, dtype)
         elif dtype == "bool":
-            found[value.name] = random.random(shape) < 0.5
+            found[value.name] = np.asarray(random.random(shape) < 0.5)
         elif dtype == "string":
             found[value.name] = np.full(shape, "text", object)
         elif not shape:
