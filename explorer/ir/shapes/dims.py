@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
-from math import prod
+from math import ceil, floor, prod
 from operator import itemgetter
 from typing import Any, TypeAlias, Union
 
@@ -310,7 +311,11 @@ def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
             return known.low, UNBOUNDED if known.high is None else known.high
         case sympy.Add():
             parts = [_interval(a, env) for a in dim.args]
-            return _clip(sum(p[0] for p in parts)), _clip(sum(p[1] for p in parts))
+            low, high = _clip(sum(p[0] for p in parts)), _clip(sum(p[1] for p in parts))
+            if not _share_symbols(dim.args):
+                return low, high
+            least, most = _without_floors(dim, env)
+            return max(low, least), min(high, most)
         case sympy.Mul() if sympy.fraction(dim)[1] == 1:
             low, high = 1, 1
             for a in dim.args:
@@ -335,6 +340,44 @@ def _interval(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
             parts = [_interval(a, env) for a in dim.args]
             return min(p[0] for p in parts), min(p[1] for p in parts)
     return -UNBOUNDED, UNBOUNDED
+
+
+def _share_symbols(terms: Iterable[sympy.Expr]) -> bool:
+    """Return True if a term with a floor has a symbol of another term."""
+    seen: set[sympy.Symbol] = set()
+    floored: set[sympy.Symbol] = set()
+    for term in terms:
+        own = term.free_symbols
+        has_floor = isinstance(term.as_coeff_Mul()[1], sympy.floor)
+        if own & (seen if has_floor else floored):
+            return True
+        seen |= own
+        floored |= own if has_floor else set()
+    return False
+
+
+def _without_floors(dim: sympy.Expr, env: ShapeEnv) -> tuple[int, int]:
+    """Bound a sum whose terms depend on each other: floor(f) is f less a part of 1.
+
+    `floor(n/2) + 1 - floor((n + 1)/2)` is 1/2 less a half at most, and more by a half at most.
+    """
+    low = high = Fraction(0)
+    plain: sympy.Expr = sympy.Integer(0)
+    for term in dim.args:
+        factor, inner = term.as_coeff_Mul()
+        if not (isinstance(inner, sympy.floor) and factor.is_Integer):
+            plain += term
+            continue
+        plain += factor * inner.args[0]
+        bottom = sympy.fraction(sympy.together(inner.args[0]))[1]
+        gone = Fraction(int(bottom) - 1, int(bottom)) if bottom.is_Integer else Fraction(1)
+        low, high = low - max(0, int(factor)) * gone, high - min(0, int(factor)) * gone
+    for term, factor in sympy.expand(plain).as_coefficients_dict().items():
+        if not factor.is_Rational:
+            return -UNBOUNDED, UNBOUNDED
+        ends = [Fraction(int(factor.p), int(factor.q)) * end for end in _interval(term, env)]
+        low, high = low + min(ends), high + max(ends)
+    return _clip(ceil(low)), _clip(floor(high))
 
 
 def _clip(value: int) -> int:
