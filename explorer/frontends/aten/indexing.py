@@ -12,7 +12,7 @@ from explorer.frontends import arrays as np
 from explorer.frontends.aten.call import Call
 from explorer.frontends.aten.elementwise import cast, is_floats, is_nan, like
 from explorer.frontends.aten.reductions import extreme, reduced
-from explorer.frontends.aten.shaping import axis_of, cut
+from explorer.frontends.aten.shaping import axis_of, cut, strided_places
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit, emit_several
 from explorer.frontends.tracing.promote import converted, traced
@@ -277,6 +277,34 @@ def _diagonal_scatter(
     return _onto(given, np.ravel(places), np.ravel(new), "none")
 
 
+def _strided_scatter(
+    call: Call, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> Any:
+    places = traced(strided_places(call, size, stride, offset))
+    return _onto(call.cast(x), np.ravel(places), np.ravel(call.cast(source)), "none")
+
+
+def _unique_consecutive(
+    call: Call, x: Any, inverse: bool = False, counts: bool = False, dim: int | None = None
+) -> Any:
+    """Each value that differs from the one before it; which one each element is, how many each."""
+    if dim is not None and traced(x).ndim != 1:
+        call.refuse("rows that differ from those before them")
+    given = traced(x)
+    row = np.ravel(given)
+    first = traced(numpy.ones(1, bool))
+    new = np.concatenate([first, np.not_equal(row[1:], row[:-1])])
+    (at,) = np.nonzero(new)
+    nth = np.subtract(emit("CumSum", converted(new, "int64"), axis=0), 1)
+    ends = np.concatenate([at[1:], traced(np.reshape(traced(row.shape[0]), (1,)))])
+    empty = traced(numpy.zeros(0, numpy.int64))
+    return [
+        row[at],
+        np.reshape(nth, given.shape) if inverse else empty,
+        np.subtract(ends, at) if counts else empty,
+    ]
+
+
 def _index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
     given, places = call.cast(x), np.reshape(places_of(index), (-1,))
     if not given.ndim:
@@ -513,6 +541,8 @@ INDEXING: Mapping[str, Handler] = {
     "index_add": _by_slices("add"),
     "index_copy": _by_slices("none"),
     "index_fill": _index_fill,
+    "as_strided_scatter": _strided_scatter,
+    "unique_consecutive": _unique_consecutive,
     "index_reduce": _index_reduce,
     "masked_scatter": _masked_scatter,
     "put": _put,

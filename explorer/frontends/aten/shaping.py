@@ -217,6 +217,11 @@ def _triangle(upper: int) -> Handler:
 def _as_strided(
     call: Call, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
 ) -> Any:
+    return np.take(np.ravel(x), strided_places(call, size, stride, offset))
+
+
+def strided_places(call: Call, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
+    """The places of a view by strides in the row of all elements of the first argument."""
     like = call.given[0]
     known = all(isinstance(n, int) for n in (*size, *stride, *like.shape))
     if not known or not like.is_contiguous() or like.storage_offset() != 0:
@@ -224,7 +229,7 @@ def _as_strided(
     places = numpy.array(offset or 0)
     for n, s in zip(size, stride, strict=True):
         places = places[..., None] + numpy.arange(n) * s
-    return np.take(np.ravel(x), places)
+    return places
 
 
 # Joins.
