@@ -12,6 +12,7 @@ import explorer
 from explorer.errors import UnsupportedOperator
 from explorer.frontends.aten import eager, importer
 from explorer.frontends.aten.importer import array_of
+from explorer.ir.calls import OpCall
 from explorer.ir.text.program_text import print_program
 from explorer.ops.reference.evaluate import evaluate
 from explorer.training import trainable
@@ -174,6 +175,19 @@ def test_it_is_compiled_too(name: str) -> None:
     compiled = explorer.compile(exported(run, args))
     feeds = dict(zip(compiled.model.inputs, (a.numpy() for a in args), strict=True))
     check(dict(compiled.run(feeds)), run(*args))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_a_recurrent_layer_is_one_operator(kind: str) -> None:
+    torch.manual_seed(0)
+    layer = getattr(torch.nn, kind)(4, 3, num_layers=2, bidirectional=True, batch_first=True)
+    x = randn(2, 5, 4)
+    model = explorer.load(torch.export.export(layer.eval(), (x,)))
+    calls = [b.expr for b in model.program.main.body if isinstance(b.expr, OpCall)]
+    assert sum(c.op == kind for c in calls) == 2
+    rows, last = layer(x)
+    wanted = (rows, *(last if isinstance(last, tuple) else (last,)))
+    check(evaluate(model.program, {"input": x.numpy()}), [w.detach() for w in wanted])
 
 
 def test_an_input_that_is_an_output_keeps_its_name() -> None:

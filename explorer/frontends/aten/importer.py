@@ -19,6 +19,7 @@ from explorer.frontends.aten.elementwise import ELEMENTWISE
 from explorer.frontends.aten.indexing import INDEXING
 from explorer.frontends.aten.linalg import LINALG
 from explorer.frontends.aten.networks import NETWORKS
+from explorer.frontends.aten.recurrent import RECURRENT
 from explorer.frontends.aten.reductions import REDUCTIONS
 from explorer.frontends.aten.shaping import SHAPING
 from explorer.frontends.aten.special import SPECIAL
@@ -48,6 +49,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     **REDUCTIONS,
     **INDEXING,
     **NETWORKS,
+    **RECURRENT,
     **SPECIAL,
     **LINALG,
 }
