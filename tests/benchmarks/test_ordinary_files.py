@@ -11,8 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from explorer.errors import AnswerMismatch
 from tests.benchmarks.ordinary_files import (
     FileRow,
+    error_of,
     examine,
     files_in,
     row_of_file,
@@ -78,3 +80,13 @@ def test_symbols_are_replaced_by_sizes(tmp_path: Path) -> None:
     path = written(tmp_path / "relu.onnx")
     fixed = onnx.load(with_sizes(path, {"x": np.zeros((3, 4), np.float32)}, tmp_path / "f.onnx"))
     assert [d.dim_value for d in fixed.graph.input[0].type.tensor_type.shape.dim] == [3, 4]
+
+
+def test_an_answer_may_differ_twice_as_much_as_optimizations_change_it() -> None:
+    want, plain = {"y": np.array([1.0, 2.0])}, {"y": np.array([1.0, 2.001])}
+    assert error_of({"y": np.array([1.0, 2.0019])}, want, plain) == pytest.approx(0.0019)
+    assert error_of({"y": np.array([1.0, 2.0001])}, want, want) == pytest.approx(1e-4)
+    with pytest.raises(AnswerMismatch):
+        error_of({"y": np.array([1.0, 2.003])}, want, plain)
+    with pytest.raises(AnswerMismatch):
+        error_of({"y": np.array([1.0, np.nan])}, want, plain)
