@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from explorer.allowance import cores
 from explorer.cached_property import cached_property
 from explorer.ir.calls import (
     Branch,
@@ -27,6 +29,16 @@ from explorer.ir.decisions.decided import Decisions
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor, dtype_of
+
+PART_BYTES = 16 << 20  # of a large constant that one thread hashes at a time; chosen
+
+
+def _parts(data: memoryview) -> Sequence[memoryview | bytes]:
+    return [data[n : n + PART_BYTES] for n in range(0, len(data), PART_BYTES)]
+
+
+def _digest(part: memoryview | bytes) -> bytes:
+    return hashlib.blake2b(part, digest_size=16).digest()
 
 
 class Constant:
@@ -46,7 +58,7 @@ class Constant:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of dtype, shape and bytes."""
+        """A hash of dtype, shape and bytes; of many bytes, of the hashes of their parts."""
         found = hashlib.blake2b(
             f"{dtype_of(self.array)}{self.array.shape};".encode(), digest_size=16
         )
@@ -54,7 +66,12 @@ class Constant:
             for text in map(str, self.array.reshape(-1)):
                 found.update(f"{len(text)}:{text}".encode())
         else:
-            found.update(self.array.reshape(-1).view(np.uint8).data)
+            parts = _parts(self.array.reshape(-1).view(np.uint8).data)
+            if len(parts) > 1:
+                with ThreadPoolExecutor(cores()) as threads:
+                    parts = list(threads.map(_digest, parts))
+            for part in parts:
+                found.update(part)
         return found.hexdigest()
 
     @property

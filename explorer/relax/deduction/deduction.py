@@ -64,7 +64,7 @@ from explorer.relax.deduction.materialize import materialize
 from explorer.relax.deduction.promises import promised
 from explorer.relax.deduction.run_time import at_run_time
 
-MOST_ANNOTATED_FUNCTIONS = 1 << 12  # beside eight for each that is given: a bound on time, chosen
+MOST_ANNOTATED_FUNCTIONS = 1 << 10  # beside eight for each that is given: a bound on time, chosen
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
 NOTHING = "it gives nothing"
 

@@ -1,0 +1,22 @@
+"""Constants of a program are told apart by what they hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from explorer.ir import program
+from explorer.ir.program import Constant
+
+
+def test_a_large_constant_is_told_apart_by_every_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Constant(np.arange(8)).digest
+    monkeypatch.setattr(program, "PART_BYTES", 64)
+    assert Constant(np.arange(8)).digest == small  # of one part
+    array = np.arange(40)
+    found = {Constant(array).digest, Constant(array.reshape(8, 5)).digest}
+    for place in range(40):
+        other = array.copy()
+        other[place] = -1
+        found.add(Constant(other).digest)
+    assert len(found) == 42 and Constant(array.copy()).digest in found
