@@ -13,6 +13,7 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.rammer.sheets import pair_of
 from explorer.roller.blocks.grids import _Blocks, about_us, grids
+from explorer.roller.blocks.remembered_grids import alone_us
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.roller.construct.construct import Growth, construct
 from explorer.roller.construct.shrink import finer
@@ -210,3 +211,13 @@ def test_what_kernels_are_compared_by_is_near_the_best_grid(kernel):
 @pytest.mark.parametrize("kernel", [product(17, 9, 9), beside(17, 9, 9), product(300, 300, 8)])
 def test_kernels_with_several_outputs_have_grids(kernel: Kernel, gpu: str) -> None:
     assert pair_of(grids(normalise(kernel), device(gpu)), device(gpu)).fastest.block is not None
+
+
+def test_what_is_made_for_no_elements_takes_no_time() -> None:
+    i, j, over = Axis("i", 4), Axis("j", 0), Axis("k", 0)
+    total = Compute("t", (), Read("x", (var("k"),)), (over,), "sum")
+    out = Compute("y", (i, j), apply("add", Read("t", ()), 1.0))
+    shapes = {"x": (0,), "t": (), "y": (4, 0)}
+    specs = tuple(TensorSpec(n, s) for n, s in shapes.items())
+    kernel = normalise(Kernel("nothing", specs, (total, out), ("x",), ("y",)))
+    assert alone_us(kernel, V100, {}) == 0.0
