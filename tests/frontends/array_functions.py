@@ -58,6 +58,19 @@ ELEMENTWISE: dict[str, Case] = {
     "shifts beyond": lambda x, y, v, k, b: (k << 64) + (k >> 99) + xp.left_shift(k, 63),
     "divmod by name": lambda x, y, v, k, b: xp.divmod(x, y)[1] + xp.right_shift(k, 2),
     "stop_gradient": lambda x, y, v, k, b: xp.stop_gradient(x) + x,
+    "arctan2": lambda x, y, v, k, b: xp.arctan2(x, v) + xp.atan2(-y, x),
+    "signs": lambda x, y, v, k, b: xp.copysign(y, x) + xp.signbit(v),
+    "logaddexp": lambda x, y, v, k, b: xp.logaddexp(x * 50, y),
+    "nextafter": lambda x, y, v, k, b: xp.nextafter(x, y) - x,
+    "power of integers": lambda x, y, v, k, b: k.astype("int8") ** 2 + k**3 + xp.pow(k, 1),
+    "power of unsigned": lambda x, y, v, k, b: abs(k).astype("uint32") ** 2,
+    "real numbers": lambda x, y, v, k, b: xp.real(x) + xp.imag(y) + xp.conj(v) + xp.conjugate(x),
+    "compare beyond": lambda x, y, v, k, b: (
+        (k.astype("int8") < 300) & (k.astype("int8") > -(2**40))
+    ),
+    "compare signs": lambda x, y, v, k, b: (
+        (k < abs(k).astype("uint64")) | (k.astype("uint64") == k)
+    ),
     "fmod": lambda x, y, v, k, b: xp.fmod(x, y),
     "power": lambda x, y, v, k, b: y**x + x**2 + y**0.5,
     "power of a number": lambda x, y, v, k, b: 2**x,
@@ -125,6 +138,17 @@ ELEMENTWISE: dict[str, Case] = {
 }
 
 REDUCTIONS: dict[str, Case] = {
+    "cumprod": lambda x, y, v, k, b: xp.cumprod(y, 1) + xp.cumprod(k % 2 + 1, 0),
+    "cumulative_sum": lambda x, y, v, k, b: xp.cumulative_sum(k, axis=1, include_initial=True),
+    "cumulative_prod": lambda x, y, v, k, b: xp.cumulative_prod(v),
+    "average of small integers": lambda x, y, v, k, b: xp.average(
+        k.astype("int8"), weights=k * k + 1
+    ),
+    "average along an axis": lambda x, y, v, k, b: xp.average(x, axis=1, weights=abs(v) + 1),
+    "vecdot of small integers": lambda x, y, v, k, b: xp.vecdot(k.astype("int8"), k.astype("int8")),
+    "var with a correction": lambda x, y, v, k, b: xp.var(y, 1, correction=0.5),
+    "diff with ends": lambda x, y, v, k, b: xp.diff(k, axis=1, prepend=1, append=k),
+    "searchsorted": lambda x, y, v, k, b: xp.searchsorted(xp.sort(v), y, side="right"),
     "sum": lambda x, y, v, k, b: x.sum(axis=0, keepdims=True) + xp.sum(x) + x.sum(-1)[:, None],
     "sum of small integers": lambda x, y, v, k, b: k.astype("int8").sum() + b.sum(1),
     "mean": lambda x, y, v, k, b: x.mean(axis=(0, 1)) + k.mean(0),
@@ -165,6 +189,13 @@ REDUCTIONS: dict[str, Case] = {
 }
 
 SHAPES: dict[str, Case] = {
+    "take_along_axis, broadcast": lambda x, y, v, k, b: xp.take_along_axis(x, k[:1, :1] * 0, 1),
+    "no places": lambda x, y, v, k, b: x[[]] if isinstance(x, np.ndarray) else x[:0],
+    "a single bool": lambda x, y, v, k, b: x[np.True_],
+    "diag beside": lambda x, y, v, k, b: xp.diag(v, 2) + xp.diag(v, -2),
+    "empty": lambda x, y, v, k, b: xp.empty((2, 0), "int8"),
+    "empty_like": lambda x, y, v, k, b: xp.empty_like(x) * 0,
+    "meshgrid": lambda x, y, v, k, b: xp.meshgrid(v, y[:, 0])[1] + xp.meshgrid(v, v)[0][:1],
     "reshape": lambda x, y, v, k, b: x.reshape(-1, 1),
     "reshape by dims": lambda x, y, v, k, b: x.reshape(x.shape[1], x.shape[0], 1),
     "reshape with a rest": lambda x, y, v, k, b: xp.reshape(x, (x.shape[1], -1)),

@@ -11,6 +11,7 @@ import pytest
 
 import explorer
 from explorer import np as xp
+from explorer.errors import IronworksError
 from explorer.ir.text.program_text import parse_program, print_program
 from tests.frontends.array_functions import (
     ELEMENTWISE,
@@ -72,8 +73,10 @@ def test_the_texts_hold_every_name_of_the_module() -> None:
         "bitwise_not", "matrix_transpose", "copy", "identity", "atan", "acos", "asin", "acosh",
         "asinh", "atanh", "amax", "amin", "triu", "array", "concat", "permute_dims", "getitem",
         "setitem", "shape", "size", "ndim", "tan", "bitwise_left_shift", "bitwise_right_shift",
+        "bitwise_invert",
     }  # fmt: skip
     elsewhere = {"nonzero", "flatnonzero", "argwhere", "unique", "compress", "array_split"}
+    elsewhere |= {"unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack"}
     values = {n for n in xp.__all__ if not callable(getattr(xp, n)) or hasattr(np.dtype, n)}
     dtypes = {n for n in xp.__all__ if isinstance(getattr(xp, n), type)}
     missing = set(xp.__all__) - set(written) - operators - elsewhere - values - dtypes
@@ -218,3 +221,49 @@ def test_integers_divide_near_their_limits_and_by_zero_as_in_numpy(dtype: str) -
         for got, want in zip(found.values(), wanted, strict=True):
             assert got.dtype == want.dtype
             np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (lambda x: xp.sum(x, where=True), "sum does not take these arguments .*'where'"),
+        (lambda x: xp.add(x), "add takes 2 arrays, not 1"),
+        (lambda x: xp.argmax(x, axis=(0, 1)), "argmax is along one axis"),
+        (lambda x: xp.sum(x, axis="x"), "an axis is one integer, not 'x'"),
+        (lambda x: x.astype("int8") + 300, "the integer 300 is not one of int8"),
+        (lambda x: x.astype("int8") ** -1, "no negative integer powers"),
+        (lambda x: x[np.array([True, False])], "a mask of 2 elements selects from dim 0"),
+        (lambda x: xp.max(x[:0]), "max of no elements has no value"),
+        (lambda x: xp.argmin(x[:, :0], 1), "argmin of no elements has no value"),
+        (lambda x: xp.take_along_axis(x, np.zeros((2, 1), int), 1), "dim 0 of .* differ"),
+        (lambda x: xp.take_along_axis(x, np.zeros(3, int), 1), "places of 2 dims"),
+    ],
+)
+def test_what_numpy_refuses_is_refused_in_a_sentence(function: Case, sentence: str) -> None:
+    with pytest.raises(IronworksError, match=sentence):
+        explorer.load(explorer.trace(function), inputs={"x": explorer.tensor("float32", 3, 4)})
+
+
+def test_variances_of_too_few_elements_are_no_numbers() -> None:
+    for x, ddof in ((np.zeros(0, np.float32), 1), (np.array([1, 3], np.float32), 3)):
+        with np.errstate(all="ignore"):
+            wanted = np.var(x, ddof=ddof)
+        kind = explorer.tensor("float32", *x.shape)
+        model = explorer.trace(lambda x, ddof=ddof: xp.var(x, ddof=ddof))
+        program = explorer.load(model, inputs={"x": kind}).program
+        found = explorer.evaluate(program, {"x": x})["output"]
+        check(found, wanted, str(ddof))
+
+
+def test_unique_values_have_names_and_unstacked_rows_are_a_tuple() -> None:
+    def model(x: Any) -> Any:
+        found = xp.unique_all(x)
+        return (*found, xp.unique_counts(x).counts, xp.unique_inverse(x).inverse_indices)
+
+    x = np.array([3.0, 1.0, 3.0], np.float32)
+    program = explorer.load(explorer.trace(model), inputs={"x": explorer.tensor("float32", 3)})
+    found = list(explorer.evaluate(program.program, {"x": x}).values())
+    for got, want in zip(found, model(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    rows = explorer.load(explorer.trace(xp.unstack), inputs={"x": explorer.tensor("float32", 3)})
+    assert list(explorer.evaluate(rows.program, {"x": x}).values()) == [3, 1, 3]

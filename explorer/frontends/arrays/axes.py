@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any, NoReturn
 
 import numpy
@@ -20,7 +21,10 @@ def refuse(problem: str) -> NoReturn:
 
 def axis_of(axis: Any, rank: int) -> int:
     """An axis, counted from the end if negative."""
-    at = int(axis)
+    try:
+        at = index(axis)
+    except TypeError:
+        refuse(f"an axis is one integer, not {axis!r}")
     if not -rank <= at < rank:
         refuse(f"axis {at} is not in an array of {rank} dims")
     return at % rank

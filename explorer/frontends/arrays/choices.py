@@ -13,9 +13,48 @@ from explorer.frontends.tracing.dims import plain_dim, python_dim
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
-from explorer.frontends.tracing.promote import common_dtype, converted
+from explorer.frontends.tracing.promote import common_dtype, converted, kind_of, traced
 from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.ops.arithmetic.dim_arithmetic import least, most
+
+
+def comparison(of: Any, body: str | Body) -> Callable[..., Any]:
+    """NumPy's comparison `of`: also of arrays with Python integers that their dtype does not hold,
+    and exactly of signed with unsigned ones.
+    """
+    plain = ufunc(of, body)
+
+    def record(a: Any, b: Any) -> Any:
+        kinds = [kind_of(v) for v in (a, b)]
+        a, b = _within(a, kinds[1]), _within(b, kinds[0])
+        known = all(isinstance(k, numpy.dtype) for k in kinds)
+        signs = {k.kind for k in kinds} if known else set()
+        if signs == {"i", "u"} and numpy.result_type(*kinds).kind == "f":
+            return _mixed(plain, of, a, b)
+        return plain(a, b)
+
+    record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`."
+    return operation(of)(record)
+
+
+def _within(value: Any, other: Any) -> Any:
+    """A Python integer beyond the other side's dtype as what is beyond all numbers."""
+    if type(value) is not int or not isinstance(other, numpy.dtype) or other.kind not in "iu":
+        return value
+    limits = numpy.iinfo(other)
+    if limits.min <= value <= limits.max:
+        return value
+    return numpy.float64(numpy.inf if value > limits.max else -numpy.inf)
+
+
+def _mixed(plain: Callable[..., Any], of: Any, a: Any, b: Any) -> Any:
+    """Compare int64 with uint64: what is less than 0 is less than all that has no sign."""
+    first, second = traced(a), traced(b)
+    signed = first if first.dtype.kind == "i" else second
+    negative = emit("Less", signed, converted(0, signed.dtype))
+    same = plain(converted(first, "uint64"), converted(second, "uint64"))
+    below = bool(of(-1, 0) if signed is first else of(0, -1))
+    return emit("Where", negative, converted(below, "bool"), same)
 
 
 def _compare(op: str) -> Body:
@@ -27,12 +66,12 @@ def _compare(op: str) -> Body:
     return body
 
 
-equal = ufunc(numpy.equal, "Equal")
-not_equal = ufunc(numpy.not_equal, lambda a, b: emit("Not", emit("Equal", a, b)))
-less = ufunc(numpy.less, _compare("Less"))
-less_equal = ufunc(numpy.less_equal, _compare("LessOrEqual"))
-greater = ufunc(numpy.greater, _compare("Greater"))
-greater_equal = ufunc(numpy.greater_equal, _compare("GreaterOrEqual"))
+equal = comparison(numpy.equal, "Equal")
+not_equal = comparison(numpy.not_equal, lambda a, b: emit("Not", emit("Equal", a, b)))
+less = comparison(numpy.less, _compare("Less"))
+less_equal = comparison(numpy.less_equal, _compare("LessOrEqual"))
+greater = comparison(numpy.greater, _compare("Greater"))
+greater_equal = comparison(numpy.greater_equal, _compare("GreaterOrEqual"))
 logical_and = ufunc(numpy.logical_and, lambda a, b: emit("And", *_truths(a, b)))
 logical_or = ufunc(numpy.logical_or, lambda a, b: emit("Or", *_truths(a, b)))
 logical_xor = ufunc(numpy.logical_xor, lambda a, b: emit("Xor", *_truths(a, b)))
@@ -59,7 +98,7 @@ def _shift(direction: str) -> Body:
 bitwise_and = ufunc(numpy.bitwise_and, _bitwise("And", "BitwiseAnd"))
 bitwise_or = ufunc(numpy.bitwise_or, _bitwise("Or", "BitwiseOr"))
 bitwise_xor = ufunc(numpy.bitwise_xor, _bitwise("Xor", "BitwiseXor"))
-invert = bitwise_not = ufunc(numpy.invert, _bitwise("Not", "BitwiseNot"))
+invert = bitwise_invert = bitwise_not = ufunc(numpy.invert, _bitwise("Not", "BitwiseNot"))
 left_shift = bitwise_left_shift = ufunc(numpy.left_shift, _shift("LEFT"))
 right_shift = bitwise_right_shift = ufunc(numpy.right_shift, _shift("RIGHT"))
 isnan = ufunc(numpy.isnan, lambda x: _only_floats("IsNaN", x))

@@ -157,10 +157,39 @@ def tri(n: Any, m: Any = None, k: int = 0, dtype: Any = "float64") -> Any:
 
 
 @operation(numpy.diag)
-def diag(x: Any) -> Any:
-    """NumPy's `diag`, of one dim: a matrix with these elements on its diagonal."""
+def diag(x: Any, k: int = 0) -> Any:
+    """NumPy's `diag`, of one dim: a matrix with these elements on a diagonal."""
     given = traced(x)
     if given.ndim != 1:
         refuse("diag of a matrix has no rule; einsum('ii->i', x) takes a diagonal")
-    zero = numpy.zeros((), given.dtype)
-    return where(eye(given.shape[0], dtype=bool), given, zero)
+    zero, n = numpy.zeros((), given.dtype), given.shape[0]
+    square = where(eye(n, dtype=bool), given, zero)
+    above, below = max(k, 0), max(-k, 0)
+    return TracedArray.functions.pad(square, ((below, above), (above, below))) if k else square
+
+
+@operation(numpy.empty)
+def empty(shape: Any, dtype: Any = "float64") -> Any:
+    """NumPy's `empty`; its elements are zeros."""
+    return full(shape, 0, dtype)
+
+
+@operation(numpy.empty_like)
+def empty_like(x: Any, dtype: Any = None) -> Any:
+    """NumPy's `empty_like`; its elements are zeros."""
+    return full_like(x, 0, dtype)
+
+
+@operation(numpy.meshgrid)
+def meshgrid(*arrays: Any, indexing: str = "xy") -> Any:
+    """NumPy's `meshgrid`: each array along a dim of its own, broadcast to all of them."""
+    given = [TracedArray.functions.ravel(traced(a)) for a in arrays]
+    if indexing not in ("xy", "ij"):
+        refuse(f"meshgrid has no indexing {indexing!r}; it has xy and ij")
+    order = [*range(len(given))]
+    if indexing == "xy" and len(given) > 1:
+        order[:2] = 1, 0
+    places = {n: order.index(n) for n in order}
+    rest = [tuple(d for d in order if d != places[n]) for n in range(len(given))]
+    wide = [expand_dims(a, r) if r else a for a, r in zip(given, rest, strict=True)]
+    return list(TracedArray.functions.broadcast_arrays(*wide))

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy
+from onnx import helper
 
+from explorer.frontends.arrays.axes import refuse
 from explorer.frontends.arrays.choices import where
 from explorer.frontends.arrays.ufuncs import Body, is_bool, number_like, ufunc
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import apart, operation
 from explorer.frontends.tracing.promote import converted, traced
 from explorer.ir.dtypes import is_float
 from explorer.ir.scalar_functions import erf as erf_of_arrays
+
+INTEGERS_OF_WIDTH = {
+    size: int(helper.np_dtype_to_tensor_dtype(numpy.dtype(f"int{8 * size}"))) for size in (2, 4, 8)
+}  # ONNX's numbers of dtypes
 
 
 def _on_bools(logical: str, otherwise: str) -> Body:
@@ -44,7 +52,10 @@ def _floor_divide(a: TracedArray, b: TracedArray) -> Any:
     towards = where(opposed, number_like(-1, a), number_like(0, a))
     towards = where(emit("IsNaN", a), a, towards)
     plain = where(endless, towards, emit("Round", whole))
-    return where(by_zero, emit("Div", a, b), plain)
+    ratio = emit("Div", a, b)
+    nothing = emit("Equal", plain, number_like(0, a))
+    signed = where(nothing, emit("Mul", ratio, number_like(0, a)), plain)
+    return where(by_zero, ratio, signed)
 
 
 def _floor_divide_integers(a: TracedArray, b: TracedArray) -> Any:
@@ -70,6 +81,68 @@ def _trunc(x: TracedArray) -> TracedArray:
 
 def _absolute(x: TracedArray) -> TracedArray:
     return x if x.dtype.kind in "ub" else emit("Abs", x)
+
+
+def _power(a: TracedArray, b: TracedArray) -> Any:
+    """Integers wrap around in more bits as they do in their own; a known exponent is not below 0,
+    as in NumPy.
+    """
+    kind = a.dtype
+    if kind.kind not in "iu":
+        return emit("Pow", a, b)
+    known = current_frame().recorder.constants.get(b.value.name)
+    if known is not None and known.array.size and known.array.min() < 0:
+        refuse("integers have no negative integer powers; astype of floats has")
+    wide = "int32" if kind.itemsize < 4 or kind == numpy.int32 else "int64"
+    return converted(emit("Pow", converted(a, wide), converted(b, wide)), kind)
+
+
+def _signbit(x: TracedArray) -> TracedArray:
+    """Whether the sign is a minus, also that of 0 and of what is no number."""
+    bits = emit("BitCast", x, to=INTEGERS_OF_WIDTH[x.dtype.itemsize])
+    return emit("Less", bits, number_like(0, bits))
+
+
+def _copysign(a: TracedArray, b: TracedArray) -> Any:
+    size = emit("Abs", a)
+    return where(_signbit(b), emit("Neg", size), size)
+
+
+def _arctan2(y: TracedArray, x: TracedArray) -> Any:
+    """The angle of the smaller to the greater one, turned into its octant."""
+    down, along = emit("Abs", y), emit("Abs", x)
+    top, low = emit("Max", down, along), emit("Min", down, along)
+    same = emit("Equal", down, along)
+    none = emit("Equal", top, number_like(0, y))
+    ratio = emit("Div", low, where(emit("Or", same, none), number_like(1, y), top))
+    ratio = where(emit("And", same, emit("Not", none)), number_like(1, y), ratio)
+    angle = emit("Atan", ratio)
+    steep = emit("Greater", down, along)
+    angle = where(steep, emit("Sub", number_like(math.pi / 2, y), angle), angle)
+    angle = where(_signbit(x), emit("Sub", number_like(math.pi, y), angle), angle)
+    return _copysign(angle, y)
+
+
+def _logaddexp(a: TracedArray, b: TracedArray) -> Any:
+    """The greater one is taken out, so that nothing overflows."""
+    apart = emit("Neg", emit("Abs", emit("Sub", a, b)))
+    same = emit("Equal", a, b)
+    more = _log1p(emit("Exp", where(same, number_like(0, a), apart)))
+    return emit("Add", emit("Max", a, b), more)
+
+
+def _nextafter(a: TracedArray, b: TracedArray) -> Any:
+    """The next number as an integer of the same bits; from 0 the least one."""
+    bits = emit("BitCast", a, to=INTEGERS_OF_WIDTH[a.dtype.itemsize])
+    one, zero = number_like(1, bits), number_like(0, a)
+    away = emit("Equal", emit("Less", a, b), emit("Less", zero, a))
+    moved = emit("Add", bits, where(away, one, emit("Neg", one)))
+    found = emit("BitCast", moved, to=int(helper.np_dtype_to_tensor_dtype(a.dtype)))
+    tiny = number_like(float(numpy.nextafter(a.dtype.type(0), a.dtype.type(1))), a)
+    first = where(emit("Less", zero, b), tiny, emit("Neg", tiny))
+    found = where(emit("Equal", a, zero), first, found)
+    unknown = emit("Or", emit("IsNaN", a), emit("IsNaN", b))
+    return where(unknown, emit("Add", a, b), where(emit("Equal", a, b), b, found))
 
 
 def _scaled(op: str, factor: float, *, after: bool = False) -> Body:
@@ -109,6 +182,11 @@ def _hypot(a: TracedArray, b: TracedArray) -> Any:
     return where(endless, number_like(math.inf, a), emit("Mul", top, root))
 
 
+def _named(of: Any, record: Callable[[Any], Any]) -> Callable[..., Any]:
+    record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`, of real numbers."
+    return operation(of)(record)
+
+
 add = ufunc(numpy.add, _on_bools("Or", "Add"))
 subtract = ufunc(numpy.subtract, "Sub")
 multiply = ufunc(numpy.multiply, _on_bools("And", "Mul"))
@@ -116,14 +194,20 @@ divide = true_divide = ufunc(numpy.divide, "Div")
 floor_divide = ufunc(numpy.floor_divide, _floor_divide)
 remainder = mod = ufunc(numpy.remainder, "Mod")
 fmod = ufunc(numpy.fmod, lambda a, b: emit("Mod", a, b, fmod=1))
-power = ufunc(numpy.power, "Pow")
+power = pow = ufunc(numpy.power, _power)
 negative = ufunc(numpy.negative, _negative)
 positive = ufunc(numpy.positive, lambda x: x)
+real = _named(numpy.real, lambda x: x)
+imag = _named(numpy.imag, lambda x: TracedArray.functions.zeros_like(x))
+conj = conjugate = ufunc(numpy.conjugate, lambda x: x)
 absolute = abs = ufunc(numpy.absolute, _absolute)
 sign = ufunc(numpy.sign, "Sign")
 square = ufunc(numpy.square, lambda x: emit("Mul", x, x))
 sqrt = ufunc(numpy.sqrt, "Sqrt")
 reciprocal = ufunc(numpy.reciprocal, lambda x: emit("Div", number_like(1, x), x))
+signbit = ufunc(numpy.signbit, _signbit)
+copysign = ufunc(numpy.copysign, _copysign)
+nextafter = ufunc(numpy.nextafter, _nextafter)
 hypot = ufunc(numpy.hypot, _hypot)
 
 # Exponentials and trigonometry.
@@ -131,6 +215,7 @@ hypot = ufunc(numpy.hypot, _hypot)
 exp = ufunc(numpy.exp, "Exp")
 exp2 = ufunc(numpy.exp2, lambda x: emit("Pow", number_like(2, x), x))
 expm1 = ufunc(numpy.expm1, _expm1)
+logaddexp = ufunc(numpy.logaddexp, _logaddexp)
 log = ufunc(numpy.log, "Log")
 log2 = ufunc(numpy.log2, _scaled("Log", 1 / math.log(2), after=True))
 log10 = ufunc(numpy.log10, _scaled("Log", 1 / math.log(10), after=True))
@@ -144,6 +229,7 @@ cosh = ufunc(numpy.cosh, "Cosh")
 arcsin = asin = ufunc(numpy.arcsin, "Asin")
 arccos = acos = ufunc(numpy.arccos, "Acos")
 arctan = atan = ufunc(numpy.arctan, "Atan")
+arctan2 = atan2 = ufunc(numpy.arctan2, _arctan2)
 arcsinh = asinh = ufunc(numpy.arcsinh, "Asinh")
 arccosh = acosh = ufunc(numpy.arccosh, "Acosh")
 arctanh = atanh = ufunc(numpy.arctanh, "Atanh")

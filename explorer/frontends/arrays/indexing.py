@@ -15,6 +15,7 @@ from explorer.frontends.arrays.shaping import (
     expand_dims,
     moveaxis,
     ravel,
+    reshape,
     transpose,
 )
 from explorer.frontends.arrays.slices import checked, cut, is_number, one_each
@@ -30,9 +31,11 @@ from explorer.frontends.tracing.promote import converted, traced
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`: NumPy's indexing, basic and advanced."""
     given = traced(x)
-    written = [
-        i for item in (index if isinstance(index, tuple) else (index,)) for i in items_of(item)
-    ]
+    indices = index if isinstance(index, tuple) else (index,)
+    if len(indices) == 1 and _is_flag(indices[0]):
+        return expand_dims(given, 0)[reshape(traced(indices[0]), (1,))]
+    _check_masks(given, indices)
+    written = [i for item in indices for i in items_of(item)]
     items = for_each_dim(written, given.ndim)
     new = tuple(d for d, item in enumerate(items) if item is None)
     given = expand_dims(given, new) if new else given
@@ -46,6 +49,42 @@ def getitem(x: Any, index: Any) -> Any:
     found = _gathered(given, at, together=_stand_together(written))
     is_basic = not any(isinstance(i, TracedArray) and i.ndim for i in written)
     return viewed(found, x) if is_basic and found.ndim else apart(found, (x,))
+
+
+def _check_masks(x: TracedArray, items: tuple[Any, ...]) -> None:
+    """ShapeError where a mask does not have the dims that it selects from."""
+    dims, at = x.type.dims, 0
+    for n, item in enumerate(items):
+        if item is Ellipsis:
+            at = x.ndim - sum(map(_dims_taken, items[n + 1 :]))
+            continue
+        mask = item.type.dims if isinstance(item, TracedArray) else numpy.shape(item)
+        for d, extent in enumerate(mask if _is_mask(item) else ()):
+            have = dims[at + d] if 0 <= at + d < len(dims) else extent
+            if isinstance(have, int) and isinstance(extent, int) and have != extent:
+                refuse(f"a mask of {extent} elements selects from dim {at + d}, which has {have}")
+        at += _dims_taken(item)
+
+
+def _is_flag(item: Any) -> bool:
+    """Whether an index is a single bool: it takes all of an array, or nothing."""
+    if isinstance(item, TracedArray):
+        return item.ndim == 0 and item.dtype.kind == "b"
+    return isinstance(item, bool | numpy.bool_)
+
+
+def _is_mask(item: Any) -> bool:
+    if isinstance(item, TracedArray):
+        return item.dtype.kind == "b"
+    return isinstance(item, (list, numpy.ndarray)) and numpy.asarray(item).dtype.kind == "b"
+
+
+def _dims_taken(item: Any) -> int:
+    if item is None or item is Ellipsis:
+        return 0
+    return (
+        (item.ndim if isinstance(item, TracedArray) else numpy.ndim(item)) if _is_mask(item) else 1
+    )
 
 
 def for_each_dim(items: list[Any], rank: int) -> list[Any]:
@@ -71,7 +110,7 @@ def items_of(item: Any) -> list[Any]:
         return [item]
     if isinstance(item, (int, numpy.integer)) and not isinstance(item, bool):
         return [int(item)]
-    places = traced(item)
+    places = traced(numpy.zeros(0, numpy.int64) if isinstance(item, list) and not item else item)
     if places.dtype.kind == "b":
         if places.ndim == 0:
             refuse("a single bool is no index")

@@ -37,22 +37,24 @@ def _total_dtype(of: Callable[..., Any], x: TracedArray, dtype: Any) -> Any:
     return dtype if dtype is not None else of(numpy.empty(1, x.dtype)).dtype
 
 
+def _total(op: str, of: Callable[..., Any], x: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    """A sum or product in NumPy's dtype, or in another; in int64 where ONNX has none so small."""
+    given = traced(x)
+    result = numpy.dtype(_total_dtype(of, given, dtype))
+    wide = "int64" if result.name in SMALL and result.kind != "b" else result
+    return converted(_reduce(op, converted(given, wide), axis, keepdims), result)
+
+
 @operation(numpy.sum)
 def sum(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """NumPy's `sum`."""
-    given = traced(x)
-    return _reduce(
-        "ReduceSum", converted(given, _total_dtype(numpy.sum, given, dtype)), axis, keepdims
-    )
+    return _total("ReduceSum", numpy.sum, x, axis, dtype, keepdims)
 
 
 @operation(numpy.prod)
 def prod(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """NumPy's `prod`."""
-    given = traced(x)
-    return _reduce(
-        "ReduceProd", converted(given, _total_dtype(numpy.prod, given, dtype)), axis, keepdims
-    )
+    return _total("ReduceProd", numpy.prod, x, axis, dtype, keepdims)
 
 
 @operation(numpy.mean)
@@ -67,10 +69,20 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
 def _extreme(op: str) -> Callable[..., Any]:
     def record(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
         given = traced(x)
+        _refuse_nothing(given, axis, op.removeprefix("Reduce").lower())
         wide = converted(given, "int32") if given.dtype.name in SMALL else given
         return converted(_reduce(op, wide, axis, keepdims), given.dtype)
 
     return record
+
+
+def _refuse_nothing(x: TracedArray, axis: Any, what: str) -> None:
+    """ShapeError where a result is of no elements, as in NumPy."""
+    axes = axes_of(axis, x.ndim)
+    reduced = [n for a, n in enumerate(x.type.dims) if a in axes]
+    kept = [n for a, n in enumerate(x.type.dims) if a not in axes]
+    if 0 in reduced and 0 not in kept:
+        refuse(f"{what} of no elements has no value")
 
 
 def _named(name: str, of: Callable[..., Any], record: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,25 +118,32 @@ def _count(x: Any, axis: Any, keepdims: bool) -> TracedArray:
 
 
 @operation(numpy.var)
-def var(x: Any, axis: Any = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
+def var(
+    x: Any, axis: Any = None, *, ddof: Any = 0, keepdims: bool = False, correction: Any = None
+) -> Any:
     """NumPy's `var`: the mean square of what lies off the mean, over n - ddof."""
-    return _variance(traced(x), axis, ddof, keepdims)
+    return _variance(traced(x), axis, ddof if correction is None else correction, keepdims)
 
 
 @operation(numpy.std)
-def std(x: Any, axis: Any = None, *, ddof: int = 0, keepdims: bool = False) -> Any:
+def std(
+    x: Any, axis: Any = None, *, ddof: Any = 0, keepdims: bool = False, correction: Any = None
+) -> Any:
     """NumPy's `std`: the square root of `var`; flat where all elements are the same."""
-    squares = _variance(traced(x), axis, ddof, keepdims)
+    less = ddof if correction is None else correction
+    squares = _variance(traced(x), axis, less, keepdims)
     flat = equal(squares, 0)
     return where(flat, squares, sqrt(where(flat, 1, squares)))
 
 
-def _variance(x: TracedArray, axis: Any, ddof: int, keepdims: bool) -> Any:
+def _variance(x: TracedArray, axis: Any, ddof: Any, keepdims: bool) -> Any:
     off = subtract(x, mean(x, axis, keepdims=True))
     if not ddof:
         return mean(multiply(off, off), axis, keepdims=keepdims)
     count = python_dim(product(x.type.dims[a] for a in axes_of(axis, x.ndim)))
-    return divide(sum(multiply(off, off), axis, keepdims=keepdims), maximum(count - ddof, 0))
+    total = sum(multiply(off, off), axis, keepdims=keepdims)
+    rest = maximum(count - ddof, 0)
+    return divide(total, converted(rest, total.dtype))
 
 
 @operation(numpy.ptp)
@@ -140,6 +159,9 @@ def _place(op: str) -> Callable[..., Any]:
     def record(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
         given = traced(x)
         wide = converted(given, "int32") if given.dtype.kind == "b" else given
+        if isinstance(axis, (tuple, list)):
+            refuse(f"{op.lower()} is along one axis, or all of them, not {axis}")
+        _refuse_nothing(given, axis, op.lower())
         if axis is not None:
             return emit(op, wide, axis=axis_of(axis, wide.ndim), keepdims=int(keepdims))
         found = emit(op, ravel(wide), axis=0, keepdims=0)
@@ -164,16 +186,58 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
     return emit("CumSum", flat, axis=axis_of(axis or 0, flat.ndim))
 
 
+@operation(numpy.cumprod)
+def cumprod(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """NumPy's `cumprod`; over all elements where no axis is given."""
+    given = traced(x)
+    wide = converted(given, _total_dtype(numpy.prod, given, dtype))
+    flat = ravel(wide) if axis is None else wide
+    return emit("CumProd", flat, axis=axis_of(axis or 0, flat.ndim))
+
+
+def _cumulative(of: Callable[..., Any], neutral: int, record: Callable[..., Any]) -> Any:
+    def record_all(
+        x: Any, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+    ) -> Any:
+        given = traced(x)
+        if axis is None and given.ndim > 1:
+            refuse(f"{of.__name__} of several dims needs an axis")
+        at = axis_of(axis or 0, given.ndim)
+        found = record(given, at, dtype)
+        if not include_initial:
+            return found
+        pads = tuple((int(d == at), 0) for d in range(given.ndim))
+        return TracedArray.functions.pad(found, pads, constant_values=neutral)
+
+    return _named(of.__name__, of, record_all)
+
+
+cumulative_sum = _cumulative(numpy.cumulative_sum, 0, cumsum)
+cumulative_prod = _cumulative(numpy.cumulative_prod, 1, cumprod)
+
+
 @operation(numpy.diff)
-def diff(x: Any, n: int = 1, axis: int = -1) -> Any:
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """NumPy's `diff`: each element minus the one before it."""
     found = traced(x)
     at = axis_of(axis, found.ndim)
+    ends = [None if end is None else _end(end, found, at) for end in (prepend, append)]
+    if any(end is not None for end in ends):
+        row = [part for part in (ends[0], found, ends[1]) if part is not None]
+        found = TracedArray.functions.concatenate(row, at)
     lead = (slice(None),) * at
     for _ in range(n):
         differ = not_equal if found.dtype.kind == "b" else subtract
         found = differ(found[(*lead, slice(1, None))], found[(*lead, slice(None, -1))])
     return found
+
+
+def _end(end: Any, x: TracedArray, axis: int) -> Any:
+    """An array that is put before or after another one; a number along all other dims."""
+    if traced(end).ndim:
+        return end
+    dims = tuple(1 if d == axis else python_dim(n) for d, n in enumerate(x.type.dims))
+    return broadcast_to(end, dims)
 
 
 @operation(numpy.average)

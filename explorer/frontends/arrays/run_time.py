@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import onnx
 
+from explorer.frontends.arrays.axes import refuse
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import cast
 from explorer.frontends.tracing.frames import current_frame
@@ -47,6 +48,69 @@ def flatnonzero(x: Any) -> Any:
 def argwhere(x: Any) -> Any:
     """NumPy's `argwhere`: a row for each element that is not 0."""
     return TracedArray.functions.stack(list(nonzero(x)), -1)
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Any
+    inverse_indices: Any
+
+
+@operation(numpy.unique_all)
+def unique_all(x: Any) -> Any:
+    """NumPy's `unique_all`."""
+    return UniqueAll(*unique(x, True, True, True))
+
+
+@operation(numpy.unique_counts)
+def unique_counts(x: Any) -> Any:
+    """NumPy's `unique_counts`."""
+    return UniqueCounts(*unique(x, return_counts=True))
+
+
+@operation(numpy.unique_inverse)
+def unique_inverse(x: Any) -> Any:
+    """NumPy's `unique_inverse`."""
+    return UniqueInverse(*unique(x, return_inverse=True))
+
+
+@operation(numpy.unique_values)
+def unique_values(x: Any) -> Any:
+    """NumPy's `unique_values`."""
+    return unique(x)
+
+
+@operation(numpy.searchsorted)
+def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """NumPy's `searchsorted`: how many elements of an ordered x are less, or on the right side not
+    greater.
+    """
+    functions = TracedArray.functions
+    if side not in ("left", "right"):
+        refuse(f"searchsorted has no side {side!r}; it has left and right")
+    ordered = traced(x) if sorter is None else functions.take(x, sorter)
+    if ordered.ndim != 1:
+        refuse(f"searchsorted takes an array of one dim, not {ordered.type}")
+    places = functions.expand_dims(traced(v), -1)
+    before = functions.less if side == "left" else functions.less_equal
+    return functions.sum(before(ordered, places), -1, "int64")
 
 
 @operation(numpy.unique)

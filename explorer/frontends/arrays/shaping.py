@@ -9,6 +9,7 @@ import numpy
 from explorer.frontends.arrays.axes import axes_of, axis_of, refuse, shape_of
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import operation
 from explorer.frontends.tracing.promote import traced
 from explorer.ir.shapes.dims import Dim, Shape, floor_div, product
@@ -155,14 +156,42 @@ def flip(x: Any, axis: Any = None) -> Any:
 
 
 @operation(numpy.repeat)
-def repeat(x: Any, repeats: int, axis: int | None = None) -> Any:
-    """NumPy's `repeat`: each element so many times."""
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    """NumPy's `repeat`: each element so many times, all the same or each its own."""
     given = ravel(x) if axis is None else traced(x)
-    at, (times,) = axis_of(axis or 0, given.ndim), shape_of(repeats)
+    at, every = axis_of(axis or 0, given.ndim), shape_of(_numbers(repeats))
+    if len(every) > 1:
+        counts = [n for n in every if isinstance(n, int)]
+        if len(counts) < len(every) or given.type.dims[at] != len(every):
+            refuse(f"repeat takes a number, or {given.type.dims[at]} numbers along dim {at}")
+        places = numpy.repeat(numpy.arange(len(counts)), counts)
+        return given[(*(slice(None),) * at, places)]
+    (times,) = every
     shape = given.type.dims
     apart = expand_dims(given, at + 1)
     wide = broadcast_to(apart, (*shape[: at + 1], times, *shape[at + 1 :]))
     return reshape(wide, (*shape[:at], shape[at] * times, *shape[at + 1 :]))
+
+
+def _numbers(repeats: Any) -> Any:
+    """Numbers of which the program knows all, as an array of NumPy's."""
+    if not isinstance(repeats, TracedArray) or repeats.ndim == 0:
+        return repeats
+    known = current_frame().recorder.constants.get(repeats.value.name)
+    if known is None:
+        refuse("repeat by numbers that only a run knows has no extent; take has")
+    return known.array
+
+
+@operation(numpy.unstack, views=True)
+def unstack(x: Any, *, axis: int = 0) -> Any:
+    """NumPy's `unstack`: the slices along a dim of a known extent."""
+    given = traced(x)
+    at = axis_of(axis, given.ndim)
+    extent = given.type.dims[at]
+    if not isinstance(extent, int):
+        refuse(f"dim {at} of {given.type} is no number; unstack needs one")
+    return tuple(given[(*(slice(None),) * at, n)] for n in range(extent))
 
 
 @operation(numpy.tile)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from explorer.errors import DtypeError
+from explorer.errors import DtypeError, TraceError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.lines import calling_line
@@ -39,7 +39,15 @@ def ufunc(of: Any, body: str | Body) -> Callable[..., Any]:
     """NumPy's function `of`; on traced values an operator, or what `body` makes of them."""
 
     def record(*values: Any) -> Any:
+        if len(values) != of.nin:
+            line = calling_line()
+            raise TraceError(
+                f"{line}: {of.__name__} takes {of.nin} arrays, not {len(values)} ({line.text})",
+                where=line,
+            )
         dtypes, result = loop_dtypes(of, values)
+        for v, t in zip(values, dtypes, strict=True):
+            _check_integer(v, t)
         args = [converted(v, t) for v, t in zip(values, dtypes, strict=True)]
         found = emit(body, *args) if isinstance(body, str) else body(*args)
         made = converted(found, result)
@@ -47,6 +55,20 @@ def ufunc(of: Any, body: str | Body) -> Callable[..., Any]:
 
     record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`."
     return operation(of)(record)
+
+
+def _check_integer(value: Any, dtype: Any) -> None:
+    """DtypeError where a Python integer is not of the dtype of the arrays beside it."""
+    if type(value) is not int or dtype.kind not in "iu":
+        return
+    limits = numpy.iinfo(dtype)
+    if not limits.min <= value <= limits.max:
+        raise DtypeError(
+            f"{calling_line()}: the integer {value} is not one of {dtype}",
+            where=calling_line(),
+            expected=f"{limits.min} to {limits.max}",
+            found=value,
+        )
 
 
 def weakened(array: TracedArray, values: tuple[Any, ...]) -> TracedArray:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from inspect import Signature, signature
 from typing import Any
 
+from explorer.errors import TraceError
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.frames import source_of
+from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import is_traced
 
 Function = Callable[..., Any]
+EMPTY = Signature.empty
 
 
 def operation(
@@ -29,7 +33,11 @@ def operation(
             if not (is_traced(args) or is_traced(kwargs)):
                 return eager(*args, **kwargs)
             with source_of(name or function.__name__):
-                found = function(*args, **kwargs)
+                try:
+                    found = function(*args, **kwargs)
+                except TypeError as problem:
+                    _refuse_arguments(function, args, kwargs, problem)
+                    raise
             if views:
                 return viewed(found, args[0] if args else None)
             return found if views is None else apart(found, args)
@@ -37,6 +45,23 @@ def operation(
         return call
 
     return decorate
+
+
+def _refuse_arguments(
+    function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], problem: TypeError
+) -> None:
+    """TraceError where a function does not take these arguments; NumPy's may take more."""
+    takes = signature(function)
+    try:
+        takes.bind(*args, **kwargs)
+    except TypeError as wrong:
+        line, known = calling_line(), f"{function.__name__}{takes.replace(return_annotation=EMPTY)}"
+        raise TraceError(
+            f"{line}: explorer.np.{function.__name__} does not take these arguments of traced "
+            f"arrays: {wrong} ({line.text})",
+            where=line,
+            expected=known,
+        ) from problem
 
 
 def viewed(found: Any, of: Any) -> Any:
