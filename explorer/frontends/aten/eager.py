@@ -147,8 +147,13 @@ def _eager(graph: Any) -> Mapping[Any, Any] | None:
     for node in graph.graph.nodes:
         if node.op == "placeholder":
             spec = specs[node.name]
-            held = spec.kind.name != "USER_INPUT"
-            value = _held(graph, spec) if held else next(given)
+            match spec.kind.name:
+                case "USER_INPUT":
+                    value = next(given)
+                case "TOKEN":  # the order of effects: a tensor of nothing
+                    value = torch.empty(0)
+                case _:
+                    value = _held(graph, spec)
             own = changes and isinstance(value, torch.Tensor)
             inputs.append(value.detach().clone() if own else value)
 

@@ -293,8 +293,10 @@ SPECIAL: Mapping[str, Handler] = {
     "digamma": _digamma,
     "polygamma": _polygamma,
     "special_zeta": _zeta,
-    "i0": _bessel(*I0, odd=False, scaled=False),
+    **dict.fromkeys(("i0", "special_modified_bessel_i0"), _bessel(*I0, odd=False, scaled=False)),
     "special_i0e": _bessel(*I0, odd=False, scaled=True),
-    "special_i1": _bessel(*I1, odd=True, scaled=False),
+    **dict.fromkeys(
+        ("special_i1", "special_modified_bessel_i1"), _bessel(*I1, odd=True, scaled=False)
+    ),
     "special_i1e": _bessel(*I1, odd=True, scaled=True),
 }
