@@ -44,7 +44,9 @@ def _check_static(site: Site) -> None:
 
 
 def _check_bias(site: Site, channels: Dim) -> None:
-    if site.has(2) and site.shape(2) != (channels,):
+    if site.has(2) and not (
+        len(site.shape(2)) == 1 and agree(site.shape(2)[0], channels, site.env)
+    ):
         site.fail(f"the bias has shape {site.shape(2)} for {channels} channels")
 
 

@@ -14,6 +14,7 @@ from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read
 from explorer.ir.scalar_functions import divide
 from explorer.ir.shapes.dims import Dim, Shape, product
 from explorer.ir.types import DType, Tensor
+from explorer.ops.arithmetic.broadcast import demand_as_many
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.pooling import scaled
 from explorer.ops.kernels.scalar import identity
@@ -255,8 +256,13 @@ def _arg_types(site: Site) -> tuple[Tensor, ...]:
     """
     axis = site.axis(len(site.shape()))
     result = _result_shape(site, (axis,))
-    if site.shape() and site.shape()[axis] == 0 and 0 not in result:
+    extent = site.shape()[axis] if site.shape() else 1
+    if extent == 0 and 0 not in result:
         site.fail(f"dim {axis} has no elements, so none of them is the extreme")
+    if extent != 0 and site.env.bounds(extent)[0] < 1:
+        if any(site.env.bounds(n)[0] < 1 for n in result):
+            site.unsupported("only a run knows whether it asks for an extreme of no elements")
+        demand_as_many(site, 1, extent)
     return (Tensor(result, "int64"),)
 
 

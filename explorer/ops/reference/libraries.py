@@ -26,7 +26,16 @@ from explorer.ops.reference.library_functions import find_function, library_func
 from explorer.ops.site import Site
 from explorer.ops.widening import reference
 
-WRONG_IN_ONNX = {"LRN": "normalises only as many channels as there are images"}  # onnx 1.23
+WINDOWS = "sees other windows where it pads by itself, or where the last ones are not whole"
+WRONG_IN_ONNX = {  # onnx 1.23, held against our references and onnxruntime
+    "AveragePool": WINDOWS,
+    "ConvTranspose": "cuts at other ends where the shape of the result is given",
+    "GlobalMaxPool": "gives another rank unless there are two spatial dims",
+    "LpNormalization": "sums elements, not their absolute values, where p is 1",
+    "LpPool": WINDOWS,
+    "LRN": "normalises only as many channels as there are images",
+    "MaxPool": WINDOWS,
+}
 
 assert blas.FUNCTIONS and linalg.FUNCTIONS, "importing them registers functions"
 
