@@ -273,6 +273,7 @@ def gradient(sample: Sample) -> tuple[str, str] | None:
     import torch
 
     import explorer
+    from explorer.errors import BadOption
     from explorer.training import trainable
 
     module, names, rest = sample.trained()
@@ -293,14 +294,20 @@ def gradient(sample: Sample) -> tuple[str, str] | None:
     if not all(np.isfinite(w).all() for w in wanted):
         return None
     program = exported(module, rest)
-    if program is None or not _reads_parameters(program):
+    if program is None:
         return None
-    model = trainable(program)
+    try:
+        model = trainable(program)
+    except BadOption:  # nothing depends on the inputs: there is no weight to train
+        if any(w.any() for w in wanted):
+            raise
+        return None
     by = [array(w) for w in weights]
 
     def total(chosen: Any, inputs: Any) -> Any:
         found = model({**fixed, **chosen}, *inputs)
         each = found if isinstance(found, tuple) else (found,)
+        each = [explorer.match_cast(t, _kind(w)) for t, w in zip(each, by, strict=True)]
         return sum((t * w).sum() for t, w in zip(each, by, strict=True))
 
     known = [n for n in names if n in model.names]
@@ -320,11 +327,6 @@ def gradient(sample: Sample) -> tuple[str, str] | None:
     each = [np.asarray(found.get(n, np.zeros_like(w))) for n, w in zip(names, wanted)]
     problem = compare(each, wanted)
     return ("wrong", problem) if problem else ("right", "")
-
-
-def _reads_parameters(program: Any) -> bool:
-    names = program.graph_signature.inputs_to_parameters
-    return any(n.users for n in program.graph.nodes if n.op == "placeholder" and n.name in names)
 
 
 def _kind(a: np.ndarray) -> Any:

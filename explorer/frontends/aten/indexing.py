@@ -280,7 +280,10 @@ def _diagonal_scatter(
 def _strided_scatter(
     call: Call, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
 ) -> Any:
-    places = traced(strided_places(call, size, stride, offset))
+    known = strided_places(call, size, stride, offset)
+    if call.trains and numpy.unique(known).size < known.size:
+        call.refuse("the gradient of elements that are written several times")
+    places = traced(known)
     return _onto(call.cast(x), np.ravel(places), np.ravel(call.cast(source)), "none")
 
 

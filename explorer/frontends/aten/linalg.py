@@ -93,9 +93,7 @@ def _inverse(call: Call, a: Any, *_: Any) -> Any:
 def _qr(call: Call, a: Any, mode: str = "reduced") -> Any:
     x = call.cast(a)
     *lead, rows, columns = x.shape
-    least = min(rows, columns) if isinstance(rows, int) and isinstance(columns, int) else None
-    if least is None:
-        call.refuse("matrices whose sizes only a run knows")
+    least = np.minimum(rows, columns)
     if mode == "r":
         empty = traced(numpy.zeros((0,), x.dtype))
         return [empty, *library("qr", [x], [(*lead, least, columns)], mode="r")]
@@ -107,9 +105,7 @@ def _qr(call: Call, a: Any, mode: str = "reduced") -> Any:
 def _svd(call: Call, a: Any, full: bool = False, vectors: bool = True, *_: Any) -> Any:
     x = call.cast(a)
     *lead, rows, columns = x.shape
-    if not (isinstance(rows, int) and isinstance(columns, int)):
-        call.refuse("matrices whose sizes only a run knows")
-    least = min(rows, columns)
+    least = np.minimum(rows, columns)
     if not vectors or call.read == {1}:
         values = library("singular_values", [x], [(*lead, least)])[0]
         empty = traced(numpy.zeros((0,), x.dtype))
