@@ -116,7 +116,7 @@ def tanh(x: LlvmValue) -> LlvmValue:
     z, size = x * x, x.size
     near = polynomial(z, *TANH_64) / polynomial(z, *TANH_64_BELOW) * z * x + x
     far = 1.0 - 2.0 / (exp(size + size) + 1.0)
-    return (size < 0.625).where(near, far.with_sign(x))
+    return (size < 0.625).where(near, far).with_sign(x)
 
 
 ERF: Factors = (
