@@ -137,4 +137,7 @@ def cases(c: Choices) -> SymbolicCase:
         {name: c.one((size, size, size + 1, c.one(SIZES))) for name, size in sizes.items()}
         for _ in range(2 * bool(sizes))
     )
+    if any(node.op_type == "Einsum" for node in model.graph.node):
+        # over symbols an extent that meets another one is that one, and is not stretched from 1
+        others = tuple(other for other in others if 1 not in other.values())
     return SymbolicCase(model, shapes, (sizes, *others))
