@@ -57,7 +57,7 @@ def import_loop(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> N
     args = tuple(scope.find(n) for n in names)
     scans = len(outputs) - 1 - len(state)
     wanted = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
-    rows = _declared(body.output[1 + len(state) :])
+    rows = _declared(scope, body.output[1 + len(state) :])
     add(scope, wanted, Loop(inner.name, trip, cond, state, args, scans, rows), name)
 
 
@@ -94,8 +94,11 @@ def _each_of_a_batch(scope: Scope, proto: onnx.NodeProto, name: str, label: str)
     _function(inner, counters, names, outputs)
     args = tuple(scope.find(n) for n in names)
     form = ScanForm(scan, _graph_attribute(scan, "body", name), name)
-    last = _declared(form.body.output[: form.states])
-    rows = (*last, *(_over_each_other(r) for r in _declared(form.body.output[form.states :])))
+    last = _declared(scope, form.body.output[: form.states])
+    rows = (
+        *last,
+        *(_over_each_other(r) for r in _declared(scope, form.body.output[form.states :])),
+    )
     loop = Loop(inner.name, trip, None, (), args, len(outputs) - 1, rows[: len(outputs) - 1])
     add(scope, proto.output, loop, name)
 
@@ -128,7 +131,7 @@ def _scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
     _function(inner, (*counters, *params, *wholes), names, outputs)
     args = (*scanned, *(scope.find(n) for n in names))
     wanted = (*proto.output, *("",) * (len(outputs) - 1 - len(proto.output)))
-    rows = _declared(scan.body.output[scan.states :])
+    rows = _declared(scope, scan.body.output[scan.states :])
     loop = Loop(inner.name, trip, None, state, args, len(outputs) - 1 - scan.states, rows)
     add(
         scope,
@@ -141,9 +144,12 @@ def _scan(scope: Scope, proto: onnx.NodeProto, name: str, label: str) -> None:
             _turned(scope, scan, at, output, name, label)
 
 
-def _declared(rows: Iterable[onnx.ValueInfoProto]) -> tuple[Tensor, ...]:
-    """The types that a body declares for what is stacked; 0 for a dim without a number."""
-    return tuple(declared_type(row, lambda axis, name: 0) for row in rows)
+def _declared(scope: Scope, rows: Iterable[onnx.ValueInfoProto]) -> tuple[Tensor, ...]:
+    """The types that a body declares for what is stacked; 0 for a dim without a number, or a name
+    that inputs have.
+    """
+    known = scope.importer.dims
+    return tuple(declared_type(row, lambda axis, text: known.get(text, 0)) for row in rows)
 
 
 def _extent(scope: Scope, value: Var, axis: int, name: str, label: str) -> Var:

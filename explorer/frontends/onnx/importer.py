@@ -13,7 +13,7 @@ from explorer.frontends.files.tensors import declared_type, element_type
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.functions import opsets_of
 from explorer.frontends.onnx.graph import import_node
-from explorer.frontends.onnx.scope import Importer, Scope, import_graph
+from explorer.frontends.onnx.scope import DimKey, Importer, Scope, import_graph
 from explorer.frontends.symbols import UNNAMED, Bounds, environment, identifiers
 from explorer.ir.calls import Var
 from explorer.ir.program import Constant, Function, Program
@@ -51,8 +51,8 @@ def _program(file: OnnxFile, name: str, bounds: Bounds | None) -> Program:
     for given, constant in importer.constants.items():
         scope.values[given] = _constant_var(given, constant)
     inputs = [i for i in graph.input if i.name not in file.initializers]
-    dims = _dims(inputs)
-    params = tuple(scope.define(i.name, _input_type(i, dims)) for i in inputs)
+    importer.dims = _dims(inputs)
+    params = tuple(scope.define(i.name, _input_type(i, importer.dims)) for i in inputs)
     types = (p.type for p in params if isinstance(p.type, Tensor))
     env = environment((t.shape for t in types if t.shape is not None), bounds)
     outputs = import_graph(scope, graph)
@@ -86,20 +86,18 @@ def _opsets(model: onnx.ModelProto) -> dict[str, int]:
     return found
 
 
-def _dims(inputs: Iterable[onnx.ValueInfoProto]) -> Mapping[tuple[str, int], Dim]:
-    """The symbol of each axis of an input that has no number: one for axes of the same name."""
-    texts: dict[str | tuple[str, int], str] = {}
-    named: dict[tuple[str, int], str | tuple[str, int]] = {}
+def _dims(inputs: Iterable[onnx.ValueInfoProto]) -> Mapping[DimKey, Dim]:
+    """A symbol for each name that inputs give to dims, and for each axis of one that has none."""
+    texts: dict[DimKey, str] = {}
     for i in inputs:
         for axis, dim in enumerate(i.type.tensor_type.shape.dim):
-            at, own = (i.name, axis), dim.dim_param in UNNAMED
-            named[at] = at if own else dim.dim_param
-            texts[named[at]] = f"{i.name}_{axis}" if own else dim.dim_param
-    known = identifiers(texts)
-    return {at: symbol(known[key]) for at, key in named.items()}
+            own = dim.dim_param in UNNAMED
+            key: DimKey = (i.name, axis) if own else dim.dim_param
+            texts[key] = f"{i.name}_{axis}" if own else dim.dim_param
+    return {key: symbol(name) for key, name in identifiers(texts).items()}
 
 
-def _input_type(value: onnx.ValueInfoProto, dims: Mapping[tuple[str, int], Dim]) -> Annotation:
+def _input_type(value: onnx.ValueInfoProto, dims: Mapping[DimKey, Dim]) -> Annotation:
     """What a file says of an input; sequences and optional values are objects of the host."""
     kind = value.type
     if kind.HasField("sparse_tensor_type") or kind.HasField("map_type"):
@@ -110,4 +108,6 @@ def _input_type(value: onnx.ValueInfoProto, dims: Mapping[tuple[str, int], Dim])
     if not kind.HasField("tensor_type"):
         return Object()
     element_type(kind.tensor_type.elem_type, value.name)  # an input has one
-    return declared_type(value, lambda axis, _: dims[value.name, axis])
+    return declared_type(
+        value, lambda axis, text: dims[(value.name, axis) if text in UNNAMED else text]
+    )

@@ -15,6 +15,7 @@ from explorer.frontends.onnx.functions import Body, Key, local_functions
 from explorer.frontends.onnx.inferred import Types, tensor_type, types_of_body, types_of_model
 from explorer.ir.calls import Expr, Var
 from explorer.ir.program import Binding, Constant, Function, SourceOp
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Annotation, Tensor
 
 UNKNOWN = Tensor()
@@ -22,6 +23,9 @@ MAX_DEPTH = 32
 MAX_INLINED_NODES = 1 << 16  # of all function calls together
 
 BindNode: TypeAlias = Callable[["Scope", onnx.NodeProto], None]
+
+
+DimKey: TypeAlias = "str | tuple[str, int]"  # a name, or an input's axis that has none
 
 
 class Importer:
@@ -43,6 +47,7 @@ class Importer:
         self.dropped: list[tuple[str, str]] = []
         self.node_names: dict[str, int] = {}
         self.value_names: dict[str, int] = dict.fromkeys(constants, 1)
+        self.dims: Mapping[DimKey, Dim] = {}  # of the inputs
 
     def node_name(self, node: onnx.NodeProto, prefix: str = "") -> str:
         """The node's name, or one made from its operator; no two are the same."""
