@@ -171,7 +171,7 @@ def norm(x: TracedArray, order: float, dims: Any, keep: bool) -> TracedArray:
     size = np.abs(x)
     match float(order):
         case 2.0:
-            return emit("Sqrt", reduced("ReduceSum", np.multiply(x, x), dims, keep))
+            return reduced("ReduceL2", x, dims, keep) if axes_of(dims, x.ndim) else size
         case 1.0:
             return reduced("ReduceSum", size, dims, keep)
         case math.inf:
