@@ -98,11 +98,13 @@ class Pretrained:
         for v in program.main.outputs:
             if isinstance(v.type, Tensor) and v.type.dtype is not None and v.type.rank is not None:
                 continue
-            first = next(b for b in program.main.body if any(map(_is_unknown, b.vars)))
+            body = program.main.body
+            unknown = (b for b in body if any(map(_is_unknown, b.vars)))
+            first = next(unknown, None) or next(b for b in body if v in b.vars)
             operator = first.expr.op if isinstance(first.expr, OpCall) else first.name
             raise UnsupportedOperator(
-                f"nothing tells the dtype of {v.name!r}, a result of {self.model.name}, after "
-                f"{operator} at {min(first.origin, default=first.name)}",
+                f"nothing tells the dtype and the rank of {v.name!r}, a result of "
+                f"{self.model.name}, after {operator} at {min(first.origin, default=first.name)}",
                 where=first.name,
                 try_="a model without lists of tensors",
             )

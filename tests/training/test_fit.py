@@ -204,7 +204,7 @@ def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
             explorer.fit(loss, params(), [(X, Y)], optimizer, checkpoint=path)
     assert path.read_bytes() == whole
     explorer.fit(loss, params(), [(X, Y)], Adam(amsgrad=True), checkpoint=path, resume=False)
-    with pytest.raises(BadCheckpoint, match=r"holds state\.optimizer\.largest\.w, which this run"):
+    with pytest.raises(BadCheckpoint, match=r"holds state\.optimizer\.largest\.b, which this run"):
         explorer.fit(loss, params(), [(X, Y)], checkpoint=path)
 
 

@@ -23,6 +23,7 @@ def pretrained(folder: Path, *nodes: onnx.NodeProto) -> Pretrained:
     inputs = [make_tensor_value_info("c", TensorProto.FLOAT, [3])]
     outputs = [make_tensor_value_info("y", TensorProto.FLOAT, None)]
     constants = [from_array(W, "w"), from_array(np.int64(0), "zero"), from_array(np.int64(2), "n")]
+    constants.append(from_array(np.array([0]), "first"))
     graph = make_graph(nodes, "g", inputs, outputs, constants)
     model = make_model(graph, opset_imports=[make_opsetid("", 20)], ir_version=9)
     onnx.save(model, folder / "model.onnx")
@@ -33,7 +34,7 @@ def test_rows_that_a_run_finds_hand_on_their_gradients(tmp_path: Path) -> None:
     model = pretrained(
         tmp_path,
         make_node("NonZero", ["c"], ["places"]),
-        make_node("Squeeze", ["places"], ["rows"]),
+        make_node("Squeeze", ["places", "first"], ["rows"]),
         make_node("Gather", ["w", "rows"], ["y"]),
     )
     c = np.array([1, 0, 2], np.float32)

@@ -364,6 +364,10 @@ class HandMade:
         return replace(ROLLED, stage=Stage.EMITTED)
 
     @property
+    def planned_sizes(self) -> tuple[dict[str, int], ...]:
+        return (dict(self.program.env.hints),)
+
+    @property
     def snapshots(self) -> tuple[Snapshot, ...]:
         chain = [IMPORTED, TYPED, LEGALIZED, TASKED, WELDED, ROLLED]
         chain += [replace(ROLLED, stage=s) for s in (Stage.RAMMED, Stage.PLANNED, Stage.EMITTED)]

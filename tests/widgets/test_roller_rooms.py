@@ -14,9 +14,11 @@ import widgets
 from explorer.codegen.cuda.banks.accesses import Access, BlockAccesses, accesses
 from explorer.codegen.cuda.build import printed
 from explorer.devices.catalogue import device as data_sheet
+from explorer.devices.hardware import Options as Hardware
 from explorer.errors import BadOption
 from explorer.ir.decisions.tiling import Tiling
 from explorer.measure.compare import Measurement
+from explorer.options import Options
 from explorer.roller.construct.steps import Construction
 from explorer.tile.gpu.rewrites import REWRITES as BLOCK_REWRITES
 from explorer.tile.rewrites import REWRITES
@@ -66,10 +68,15 @@ class OnShow:
         return {}
 
 
+PAPERS = Options(hardware=Hardware((("phase_ns", 0.0),)))
+
+
 @cache
 def golden() -> Rolled:
-    """The 4096 x 4096 x 4096 product on a V100."""
-    c = explorer.compile(explorer.load(square), target="v100", until="rolled")
+    """The 4096 x 4096 x 4096 product on a V100, as the paper's kernels by hand take it: without
+    what ours take between phases.
+    """
+    c = explorer.compile(explorer.load(square), target="v100", until="rolled", options=PAPERS)
     found = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
     assert found is not None
     return found
@@ -421,7 +428,7 @@ def test_a_gpus_tiles_are_the_thread_blocks_that_its_wall_chooses_from(session: 
         c.label for c in results(rolled).choices
     ]
     (decision,) = explorer.compile(
-        explorer.load(square), target="v100", until="rolled"
+        explorer.load(square), target="v100", until="rolled", options=PAPERS
     ).program.decisions.blocks
     assert blocks == [c.value for c in decision.candidates][: len(blocks)] and len(blocks) > 3
     assert rolled.rank == blocks.index(decision.chosen)

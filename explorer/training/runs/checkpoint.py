@@ -72,7 +72,7 @@ def nested_like(tree: Any, arrays: Mapping[str, np.ndarray], prefix: str, path: 
     """
     leaves, nesting = flatten(tree)
     names = names_of(tree, prefix)
-    more = [n for n in arrays if n.startswith(f"{prefix}.") and n not in names]
+    more = sorted(n for n in arrays if n.startswith(f"{prefix}.") and n not in names)
     if more:
         raise BadCheckpoint(
             f"{path} holds {more[0]}, which this run has not: it is the checkpoint of "
