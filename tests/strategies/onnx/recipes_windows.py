@@ -90,12 +90,19 @@ def conv_transpose(g: Graph) -> None:
         attributes["auto_pad"] = g.one(("SAME_UPPER", "SAME_LOWER", "VALID"))
         if any(k < s for k, s in zip(kernel, strides, strict=True)):
             attributes["auto_pad"] = "VALID"  # of SAME, onnxruntime's shape is not the standard's
+    pads = attributes.get("pads", [0] * 2 * dims)
+    for i, extent in enumerate(
+        value.shape[2:]
+    ):  # of a symbol, there are elements also where it is 1
+        reach = (kernel[i] - 1) * attributes["dilations"][i] + attributes["output_padding"][i]
+        if isinstance(extent, str) and reach < pads[i] + pads[dims + i]:
+            raise Refused
     weights = g.constant(random_array(g, value.dtype, (channels, made, *kernel), 0.5))
     bias = None
     if g.chance(0.5):
         bias = g.constant(random_array(g, value.dtype, (made * group,)))
     found = g.add("ConvTranspose", value, weights, bias, **attributes)
-    if 0 in found.shape:  # of a symbol, where it is 1
+    if found.static and 0 in found.extents:
         raise Refused
 
 
