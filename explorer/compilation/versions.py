@@ -64,7 +64,7 @@ class Versions:
 
     def run_of(self, inputs: Mapping[str, Any]) -> Run:
         """What runs inputs of these shapes."""
-        key = tuple([getattr(a, "shape", None) for a in inputs.values()])
+        key = tuple([(name, getattr(a, "shape", None)) for name, a in inputs.items()])
         found = self._runs.get(key)
         if found is None:
             found = self._chosen(inputs)

@@ -78,6 +78,14 @@ def test_a_quotient_is_one_symbol_and_a_number_below_zero_is_added_to_it() -> No
     assert with_symbols(made, back) == doubled(half * 4, inside)
 
 
+def test_a_number_that_is_added_to_a_quotient_is_added_to_its_greatest_value_too() -> None:
+    env = ShapeEnv((SymbolBound("n", 1, 9, 2),))
+    quotient = floor_div(symbol("n") - 7, 3)  # from -2 to 0
+    made, known, values = canonical_symbols(doubled(quotient + 2, 3), env)
+    assert (known.of("s0").low, known.of("s0").high) == (0, 2)
+    assert evaluate_dim(values["s0"], {"n": 9}) == 2 and made.shape("y")[0] == symbol("s0")
+
+
 def test_a_quotient_that_may_be_any_number_stays_what_it_is() -> None:
     gap = floor_div(symbol("n") - symbol("m"), 8)
     made, _, values = canonical_symbols(doubled(gap, 3), ShapeEnv())

@@ -46,6 +46,18 @@ def test_no_rows_need_no_bounds(tmp_path: Path) -> None:
     assert len(c.planned_sizes) == 2
 
 
+def test_inputs_in_another_order_are_the_same(tmp_path: Path) -> None:
+    nodes = [node("ReduceSum", ["a", "one"], ["s"], keepdims=0), node("Mul", ["s", "b"], ["y"])]
+    inputs = [value("a", ["q", "r"]), value("b", [1])]
+    made = model(nodes, inputs, ["y"], {"one": np.array([1])})
+    c = explorer.compile(load(saved(made, tmp_path), {"r": (1, 8)}))
+    a, b = np.ones((1,), np.float32), np.ones((0, 2), np.float32)
+    assert c.run({"a": b, "b": a})["y"].shape == (0,)
+    assert c.run({"b": a, "a": np.ones((3, 2), np.float32)})["y"].tolist() == [2.0] * 3
+    keys = list(c._versions._runs)
+    assert keys[-1][0][0] == "b"  # shapes stand with the names of their inputs
+
+
 def test_a_bound_that_was_given_holds(tmp_path: Path) -> None:
     path = saved(model([node("Relu", ["x"], ["y"])], [value("x", ["q"])], ["y"]), tmp_path)
     c = explorer.compile(load(path, {"q": (1, 8)}))

@@ -76,9 +76,8 @@ def canonical_symbols(kernel: Kernel, env: ShapeEnv) -> tuple[Kernel, ShapeEnv, 
         values[name] = simplify(part - gone)
         words[part] = symbol(name) + gone
         if not is_symbol(part):
-            bounds.append(
-                SymbolBound(name, low - gone, high and high - gone, env.hint(part) - gone)
-            )
+            most = None if high is None else high - gone
+            bounds.append(SymbolBound(name, low - gone, most, env.hint(part) - gone))
         elif env.only(frozenset((part.name,))).symbols:
             bounds.append(replace(env.of(part.name), name=name))
     if not values:
