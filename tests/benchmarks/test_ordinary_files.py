@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -84,9 +85,17 @@ def test_symbols_are_replaced_by_sizes(tmp_path: Path) -> None:
 
 def test_an_answer_may_differ_twice_as_much_as_optimizations_change_it() -> None:
     want, plain = {"y": np.array([1.0, 2.0])}, {"y": np.array([1.0, 2.001])}
-    assert error_of({"y": np.array([1.0, 2.0019])}, want, plain) == pytest.approx(0.0019)
-    assert error_of({"y": np.array([1.0, 2.0001])}, want, want) == pytest.approx(1e-4)
+    exact = partial(dict, y=np.array([1.0, 2.0]))
+    assert error_of({"y": np.array([1.0, 2.0019])}, want, plain, exact) == pytest.approx(0.0019)
+    assert error_of({"y": np.array([1.0, 2.0001])}, want, want, exact) == pytest.approx(1e-4)
     with pytest.raises(AnswerMismatch):
-        error_of({"y": np.array([1.0, 2.003])}, want, plain)
+        error_of({"y": np.array([1.0, 2.003])}, want, plain, exact)
     with pytest.raises(AnswerMismatch):
-        error_of({"y": np.array([1.0, np.nan])}, want, plain)
+        error_of({"y": np.array([1.0, np.nan])}, want, plain, exact)
+
+
+def test_the_exact_answer_judges_where_onnxruntime_is_further_from_it() -> None:
+    want, exact = {"y": np.array([1.0, 2.003])}, partial(dict, y=np.array([1.0, 2.0]))
+    assert error_of({"y": np.array([1.0, 2.00001])}, want, want, exact) == pytest.approx(1e-5)
+    with pytest.raises(AnswerMismatch):
+        error_of({"y": np.array([1.0, 2.001])}, want, want, exact)

@@ -1,15 +1,24 @@
-"""DFT and STFT by their definition: a contraction with a table of cosines and sines.
+"""DFT and STFT: one contraction with a table of cosines and sines, or two shorter ones.
 
-y[.., k, .., c] = sum over n, d: x[.., n, .., d] * table[k, n, d, c], complex numbers as pairs.
-The table is a constant, or a kernel's where lengths are values of the run. Sums are of doubles:
-what cancels in exact arithmetic should.
+By definition, y[.., k, .., c] = sum over n, d: x[.., n, .., d] * table[k, n, d, c], complex numbers
+as pairs. The table is a constant, or a kernel's where lengths are values of the run. These sums are
+long, and of doubles: what cancels in exact arithmetic should.
+
+A length that is a product, A * B, takes two sums instead (Cooley and Tukey 1965). With n = n1 B + r
+and k = k1 + A k2, and w the turn of one element,
+
+    z[r, k1] = sum over n1: x[n1 B + r] * w ** (k1 (n1 B + r))
+    y[k1 + A k2] = sum over r: z[r, k1] * w ** (A r k2)
+
+Both are products of matrices whose fastest axis is k1, and short enough for the signal's dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import pi
+from functools import partial
+from math import ceil, pi
 from typing import Any
 
 import numpy as np
@@ -61,15 +70,17 @@ def _table(t: Transform, rows: int, count: int, length: int) -> Array:
     turn = 2 * pi / whole * ((np.arange(rows)[:, None] * np.arange(count)) % whole)
     cosine, sine = np.cos(turn), np.sin(turn) * (1 if t.inverse else -1)
     found = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], -2)
-    if t.inverse:
-        found /= whole
-    if t.inverse and t.onesided:
-        twice = np.full(count, 2.0)
-        twice[0] = 1
-        if length % 2 == 0 and count > length // 2:
-            twice[length // 2] = 1
-        found *= twice[:, None, None]
+    found *= _factors(t, length)[:count, None, None]
     return np.ascontiguousarray(found[:, :, : t.parts, : t.results])
+
+
+def _factors(t: Transform, length: int) -> Array:
+    """What each element of a signal counts: of half a spectrum, all but its ends stand for two."""
+    found = np.full(length, 1 / max(length, 1) if t.inverse else 1.0)
+    if t.inverse and t.onesided:
+        found[1 : (length + 1) // 2] *= 2
+        found[length // 2 + 1 :] = 0
+    return found
 
 
 def _table_kernel(t: Transform, low: Lowering) -> Var:
@@ -95,6 +106,94 @@ def _table_kernel(t: Transform, low: Lowering) -> Var:
         value = call("where", once, value, twice)
     nest.compute("y", shape_of(result), dtype, axes, value)
     return nest.into(result)
+
+
+# A length that is a product, in two sums.
+
+LANES = 16  # elements of the widest vectors: a matrix's rows are computed in whole ones
+
+
+def _split(t: Transform) -> tuple[int, int] | None:
+    """Return the factors of a length that take the fewest products, or None where one sum does."""
+    if not (isinstance(t.length, int) and isinstance(t.rows, int)):
+        return None
+    n, best = t.length, None
+    least_products = 2 * n * _whole(t.results * t.rows) * t.parts  # of doubles, which take twice
+    for a in range(2, n // 2 + 1):
+        if n % a:
+            continue
+        rows = t.results * ceil(t.rows / a)
+        products = n * _whole(2 * a) * t.parts + 2 * (n // a) * rows * _whole(a)
+        if products < least_products:
+            least_products, best = products, (a, n // a)
+    return best
+
+
+def _whole(count: int) -> int:
+    return LANES * ceil(count / LANES)
+
+
+def _turns(steps: Array, whole: int, inverse: bool) -> Array:
+    """[2, 2, ...]: what a real and an imaginary part add to both when turned by so many steps."""
+    turn = 2 * pi / whole * (steps % whole)
+    cosine, sine = np.cos(turn), np.sin(turn) * (1 if inverse else -1)
+    return np.stack([np.stack([cosine, sine]), np.stack([-sine, cosine])])
+
+
+def _in_two_sums(
+    low: Lowering,
+    t: Transform,
+    pair: tuple[int, int],
+    at: int,
+    element: Callable[[Nest, Affine], Expr],
+    weights: Array | None = None,
+) -> None:
+    """Bind the result, whose dim `at` is the transformed one, to two sums and their rows.
+
+    `element` reads the signal's element n, part `d`, at the other axes i0, i1, ..; `weights` are
+    factors of the elements.
+    """
+    (a, b), dtype = pair, low.site.dtype()
+    work = DOUBLE if dtype == DOUBLE else "float32"
+    count = ceil(min(t.count, a * b) / b) if isinstance(t.count, int) else a  # beyond it x is 0
+    high = ceil(t.rows / a)
+    outer = [Axis(f"i{d}", e) for d, e in enumerate(low.shape[:-1]) if d != at]
+    names, extents = [var(x.name) for x in outer], [x.extent for x in outer]
+
+    def constant(value: Array, hint: str) -> Var:
+        return low.constant(np.ascontiguousarray(value, work), hint)
+
+    n = b * np.arange(count) + np.arange(b)[:, None]
+    factors = _factors(t, a * b)[n] * (1 if weights is None else weights[n])
+    turns = _turns(n[..., None] * np.arange(a), a * b, t.inverse) * factors[..., None]
+    turns = turns.transpose(2, 3, 0, 1, 4)[:, :, : t.parts]  # [r, n1, part, part of z, k1]
+    nest = low.nest("parts_of_fourier")
+    table = constant(turns.reshape(b, count, t.parts, 2 * a), "turns")
+    x = element(nest, var("n") * b + var("r"))
+    x = x if work == dtype else call(f"cast_{work}", x)
+    turn = Read(nest.tensor(table, "turns"), tuple(map(var, "rndp")))
+    axes, over = [Axis("r", b), Axis("p", 2 * a)], [Axis("n", count), Axis("d", t.parts)]
+    shape, store = (*extents, 2 * a * b), (*names, var("r") * (2 * a) + var("p"))
+    nest.compute("z", shape, work, [*outer, *axes], apply("mul", x, turn), over, "sum", store)
+    parts = nest.into(low.temporary("parts", shape, work))
+
+    turns = _turns(np.arange(b)[:, None] * np.arange(high), b, t.inverse)
+    turns = turns.transpose(2, 0, 1, 3)[:, :, : t.results]  # [r, part of z, part, k2]
+    nest = low.nest("fourier")
+    table = constant(turns.reshape(2 * b, t.results * high), "turns_of_parts")
+    z = Read(nest.tensor(parts, "z"), (*names, var("q") * a + var("k")))
+    turn = Read(nest.tensor(table, "turns"), (var("q"), var("m")))
+    axes, over = [Axis("m", t.results * high), Axis("k", a)], [Axis("q", 2 * b)]
+    shape, store = (*extents, t.results * high * a), (*names, var("m") * a + var("k"))
+    nest.compute("y", shape, work, [*outer, *axes], apply("mul", z, turn), over, "sum", store)
+    rows = nest.into(low.temporary("rows", shape, work))
+
+    nest = low.nest("rows_of_fourier")
+    axes = [Axis(f"i{d}", e) for d, e in enumerate((*low.shape[:-1], t.results))]
+    k = var(axes[-1].name) * (high * a) + var(axes[at].name)
+    y: Expr = Read(nest.tensor(rows, "y"), (*names, k))
+    nest.compute("rows", low.shape, dtype, axes, y if work == dtype else call(f"cast_{dtype}", y))
+    nest.into(low.result)
 
 
 # DFT.
@@ -143,11 +242,15 @@ def _lower(low: Lowering) -> None:
     t, steps = _form(site)
     if isinstance(t.length, int) and t.length > MOST_LENGTH:
         site.unsupported(f"a transform of length {t.length} has no kernel rule")
+    fixed = all(isinstance(s, int) for s in steps)
+    pair = _split(t) if fixed else None
+    if pair:
+        _in_two_sums(low, t, pair, steps.index(1), partial(_element, low, steps))
+        return
     factors = table(t, low)
     nest = low.nest("dft")
     axes = [Axis(f"i{d}", e) for d, e in enumerate(low.shape[:-1])]
     c, n, d = Axis("c", t.results), Axis("n", t.count), Axis("d", t.parts)
-    fixed = all(isinstance(s, int) for s in steps)
     row = Affine()
     index: list[Affine | Expr] = []
     for axis, step in zip(axes, steps, strict=True):
@@ -158,6 +261,12 @@ def _lower(low: Lowering) -> None:
     x = Read(nest.tensor(site.arg(0), "x"), (*index, var("d")))
     factor = Read(nest.tensor(factors, "table"), (k, var("n"), var("d"), var("c")))
     _contract(low, nest, [*axes, c], x, factor, [n, d])
+
+
+def _element(low: Lowering, steps: Sequence[Dim], nest: Nest, n: Affine) -> Expr:
+    """Read element n along the transformed dim, which is 0 beyond the signal."""
+    place = (n if step == 1 else var(f"i{d}") for d, step in enumerate(steps))
+    return Read(nest.tensor(low.site.arg(0), "x"), (*place, var("d")), 0.0)
 
 
 def _contract(
@@ -275,17 +384,28 @@ def _lower_stft(low: Lowering) -> None:
     if isinstance(length, int) and length > MOST_LENGTH:
         site.unsupported(f"frames of {length} elements have no kernel rule")
     t = _frame_transform(site)
+    window = low.array(site.arg(2)) if site.has(2) else None
+
+    def element(nest: Nest, n: Affine) -> Expr:
+        part = (var("d"),) if len(site.shape()) == 3 else ()
+        x = Read(nest.tensor(site.arg(0), "x"), (var("i0"), var("i1") * step + n, *part))
+        if window is not None or not site.has(2):
+            return x
+        return call("mul", x, nest.load(site.arg(2), "window", (n,)))
+
+    pair = _split(t)
+    if pair:
+        _in_two_sums(low, t, pair, 2, element, window)
+        return
     factors = table(t, low)
     nest = low.nest("stft")
-    axes = [Axis(n, e) for n, e in zip("bfkc", low.shape, strict=True)]
-    n, d = Axis("n", length), Axis("d", t.parts)
-    place = var("f") * step + var("n")
-    part = (var("d"),) if len(site.shape()) == 3 else ()
-    x: Expr = Read(nest.tensor(site.arg(0), "x"), (var("b"), place, *part))
-    if site.has(2):
+    axes = [Axis(f"i{d}", e) for d, e in enumerate(low.shape[:-1])]
+    x = element(nest, var("n"))
+    if window is not None:
         x = call("mul", x, nest.load(site.arg(2), "window", (var("n"),)))
-    factor = Read(nest.tensor(factors, "table"), tuple(var(a) for a in "kndc"))
-    _contract(low, nest, axes, x, factor, [n, d])
+    factor = Read(nest.tensor(factors, "table"), tuple(map(var, ("i2", "n", "d", "c"))))
+    over = [Axis("n", length), Axis("d", t.parts)]
+    _contract(low, nest, [*axes, Axis("c", t.results)], x, factor, over)
 
 
 def _stft_reference(attrs: Mapping[str, Any], args: Any) -> Any:

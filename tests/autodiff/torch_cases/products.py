@@ -190,6 +190,11 @@ CASES: dict[str, Case] = {
         lambda x: pair(torch.fft.ifft(torch.complex(x[..., 0], x[..., 1]), dim=1)),
         some(2, 8, 2),
     ),
+    "DFT, in two sums": case(
+        lambda x: op("DFT", onesided=1)(x, None, np.asarray(1)),
+        lambda x: pair(torch.fft.rfft(x[..., 0], dim=1)),
+        some(2, 36, 1),
+    ),
     "STFT": case(
         lambda x, w: op("STFT", onesided=1, frame_step=(4,), frame_length=(8,))(x, None, w),
         lambda x, w: pair(
