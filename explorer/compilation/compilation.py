@@ -346,8 +346,9 @@ class Compilation:
         `units`: of so many blocks that are resident together; 0: of as many as the wall has. All
         meet before an operator that would wait for more than `rammer.meet` of them, or 8.
 
-        Raises BadOption where a kernel has no thread blocks, or Python decides how it goes on, and
-        CheckFailed where blocks would wait for ever.
+        Raises BadOption where a kernel has no thread blocks, or Python decides how it goes on,
+        ShapeError where extents that must be equal are not, and CheckFailed where blocks would wait
+        for ever.
         """
         if not self.device.takes_cuda:
             raise BadOption(
@@ -359,8 +360,9 @@ class Compilation:
             return self.of_blocks(units).device_program(sizes)
         from explorer.runtime.cuda.program import DeviceProgram
 
-        plan = self.executable.plan(self._sizes(sizes))
-        return DeviceProgram(self.program, plan, self.device)
+        chosen = self._sizes(sizes)
+        self.executable.check_relations(chosen)
+        return DeviceProgram(self.program, self.executable.plan(chosen), self.device)
 
     def of_blocks(self, units: int = 0) -> Compilation:
         """The same planned as `device_program` runs it, with so many blocks; 0: with as many as

@@ -1,13 +1,14 @@
 """What only the host can do: what values of a run decide, and whatever follows such a decision.
 
 The rest stands in regions that are compiled: kernels, views, and the loops, branches and calls
-whose bodies are such themselves.
+whose bodies are such themselves; and match_casts that the sizes of the inputs decide, which are
+judged when a program is bound to sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from explorer.grinder.calls.recursion import recursive
 from explorer.grinder.calls.words import Words, words_of
@@ -23,9 +24,10 @@ from explorer.ir.calls import (
     View,
 )
 from explorer.ir.lattice import instantiate
-from explorer.ir.program import Binding, Function, Program
-from explorer.ir.shapes.dims import Dim
-from explorer.ir.types import ITEM_BYTES, Annotation, Tensor
+from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.shapes.dims import Dim, Shape, Sizes, evaluate_dim, symbols_of
+from explorer.ir.symbols import defined_by, parameter_symbols
+from explorer.ir.types import ITEM_BYTES, Annotation, ShapeType, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,18 @@ class Host:
     functions: Mapping[str, Function]
     words: Words
     dynamic: frozenset[str] = frozenset()
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    run_time: frozenset[str] | None = frozenset()  # symbols that a run gives values; None: all
 
     def does(self, binding: Binding) -> bool:
         """Whether only the host can do a binding."""
+        if isinstance(binding.expr, MatchCast):
+            return self.relations(binding) is None
         known = all(is_static(v) for v in (*binding.vars, *binding.reads))
         if not known or any(n in self.dynamic for n in binding.calls):
             return True
         functions = self.functions
         match binding.expr:
-            case MatchCast():
-                return True
             case LibraryCall(library):
                 return library == "shape"
             case KernelCall() | View() | ShapeOf():
@@ -66,6 +70,67 @@ class Host:
                 return not (fits and all(_stacks(stacked, row) for stacked, row in rows))
         return True
 
+    def relations(self, binding: Binding) -> tuple[Relation, ...] | None:
+        """Return the extents that a match_cast wants to be equal, where the sizes of the inputs
+        decide that; None where a run does.
+        """
+        match binding.expr, binding.vars[0].type if binding.vars else None:
+            case MatchCast(arg), ShapeType(tuple(wanted)) if arg.name in self.constants:
+                given = tuple(self.constants[arg.name].array.reshape(-1).tolist())
+            case MatchCast(arg), Tensor(tuple(wanted), dtype) if is_static(arg):
+                if arg.tensor.dtype != dtype:
+                    return None
+                given = arg.tensor.dims
+            case _:
+                return None
+        return self.related(binding.name, wanted, given)
+
+    def related(self, name: str, wanted: Shape, given: Shape) -> tuple[Relation, ...] | None:
+        """Return the extents of a shape that are to be equal; None where only a run can tell."""
+        symbols = frozenset[str]().union(*map(symbols_of, (*wanted, *given)))
+        if self.run_time is None or symbols & self.run_time or len(wanted) != len(given):
+            return None
+        pairs = enumerate(zip(wanted, given, strict=True))
+        return tuple(Relation(name, n, a, b) for n, (a, b) in pairs if a != b)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Two extents that must be equal: what is `wanted` along an axis of a value and what it has."""
+
+    name: str
+    axis: int
+    wanted: Dim
+    given: Dim
+
+    def holds(self, sizes: Sizes) -> bool:
+        """Return True if they are equal under a binding."""
+        return evaluate_dim(self.wanted, sizes) == evaluate_dim(self.given, sizes)
+
+
+def size_relations(program: Program, host: Host) -> Mapping[str, tuple[Relation, ...]]:
+    """For each function the relations of the match_casts that sizes decide; for the first one those
+    of results, too, that are declared to be more than is known of them.
+    """
+    found = {
+        f.name: [r for b in f.body for r in host.relations(b) or ()] for f in program.functions
+    }
+    main = program.main
+    bound = {v.name: v for v in (*main.params, *(v for b in main.body for v in b.vars))}
+    for output in main.outputs:
+        found[main.name] += promise(host, output, bound.get(output.name, output)) or ()
+    return {name: tuple(relations) for name, relations in found.items() if relations}
+
+
+def promise(host: Host, declared: Var, bound: Var) -> tuple[Relation, ...] | None:
+    """What must hold of a result that is declared otherwise than it is bound, if sizes decide."""
+    a, b = declared.type, bound.type
+    if a == b:
+        return ()
+    if isinstance(a, Tensor) and isinstance(b, Tensor) and a.is_known and b.is_known:
+        return host.related(declared.name, a.dims, b.dims) if a.dtype == b.dtype else None
+    return None
+
 
 def followed_functions(program: Program, host: Host) -> frozenset[str]:
     """The functions whose bindings the host does one by one: those that it calls itself, too."""
@@ -80,20 +145,37 @@ def followed_functions(program: Program, host: Host) -> frozenset[str]:
     return frozenset(found)
 
 
-def host_of(program: Program, hosted: Collection[str] = ()) -> Host:
+def host_of(program: Program, hosted: Collection[str] = (), strict: bool = False) -> Host:
     """What the host does of a program; `hosted` are functions that call themselves and that it
-    shall follow, though the device could.
+    shall follow, though the device could. `strict`: it does every match_cast.
     """
     loops = recursive(program)
     words = words_of(program, [name for name, why in loops.items() if not why])
     functions = {f.name: f for f in program.functions}
-    found = Host(functions, words, frozenset(n for n, why in loops.items() if why or n in hosted))
+    dynamic = frozenset(n for n, why in loops.items() if why or n in hosted)
+    run_time = None if strict else _run_time_symbols(program)
+    found = Host(functions, words, dynamic, program.constants, run_time)
     while True:
         others = [f for f in program.functions if f.name not in found.dynamic]
         more = {f.name for f in others if any(map(found.does, f.body))}
         if not more:
             return found
         found = replace(found, dynamic=found.dynamic | more)
+
+
+def _run_time_symbols(program: Program) -> frozenset[str]:
+    """The symbols that have no value, or none for all of a run, when it begins: those of functions
+    that are called, of bodies and of match_casts, where they are not the inputs'.
+    """
+    called = {n for _, b in program.bindings() for n in _callees(b)}
+    own = frozenset[str]().union(*(parameter_symbols(f) for f in program.functions[1:]))
+    own = own.union(*(defined_by(b) for _, b in program.bindings()))
+    of_calls = (parameter_symbols(f) for f in program.functions if f.name in called)
+    return (own - parameter_symbols(program.main)).union(*of_calls)
+
+
+def _callees(binding: Binding) -> tuple[str, ...]:
+    return binding.calls if isinstance(binding.expr, FunctionCall) else ()
 
 
 def _fit(

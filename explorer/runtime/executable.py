@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 
+from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
 from explorer.counters import counters
 from explorer.devices.model import Device
@@ -14,6 +15,7 @@ from explorer.errors import BadOption, ShapeError
 from explorer.garbage import rare_collections
 from explorer.grinder import LevelPolicy, Ways, uprogram, ways_of
 from explorer.grinder import Options as GrinderOptions
+from explorer.grinder.host import host_of, size_relations
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.decisions.tiling import Chosen
 from explorer.ir.decisions.wall import Wall
@@ -27,6 +29,7 @@ from explorer.runtime.binding.constants import Constants
 from explorer.runtime.binding.measured_wall import measured_wall
 from explorer.runtime.binding.recording import Traced, replay
 from explorer.runtime.binding.results import copied_out, usable
+from explorer.runtime.broken_relations import Arm, OtherArms, broken_arms, check_relations
 from explorer.runtime.device_program.instructions import MAX_UNITS
 from explorer.runtime.frames import Frames, RunRegion
 from explorer.runtime.planning.allocations import straights
@@ -97,10 +100,13 @@ class Executable:
         dynamic = is_dynamic(program, hosted)
         asked = program.decisions.grinder
         memoised = isinstance(asked, GrinderOptions) and asked.memoise
+        self.memoised = memoised
         self.frames = Frames(program, self._region, hosted, memoised) if dynamic else None
+        self.relations = {} if dynamic else size_relations(program, host_of(program, hosted))
+        self._others: dict[frozenset[Arm], OtherArms] = {}
         self._plans: dict[Names, Plan] = {}
         self._bounds: dict[Names, Bound] = {}
-        self._by_shape: dict[tuple[object, ...], Bound] = {}
+        self._by_shape: dict[tuple[object, ...], Bound | Frames | OtherArms] = {}
         self._uses = count(1)
 
     def _region(self, program: Program) -> RunRegion:
@@ -133,13 +139,13 @@ class Executable:
         on an array in place.
         """
         self._run(inputs, out, {}, None)
-        if self.frames is not None:
+        bound = self.frames or self._bound(inputs, {})
+        if not isinstance(bound, Bound):
 
             def run() -> None:
                 self._run(inputs, out, {}, None)
 
             return run
-        bound = self._bound(inputs, {})
         given = [usable(inputs[name]) for name in self.tasks.inputs]
         arrays, later = bound.outputs.given(out, given)
         copied = any(given[n] is not inputs[name] for n, name in enumerate(self.tasks.inputs))
@@ -226,11 +232,11 @@ class Executable:
         whole: bool = True,
     ) -> dict[str, Array]:
         """One run, of the whole program or of a region of one."""
-        if self.frames is not None:
-            counters.add("runs")
-            names = self.tasks.output_names
-            return copied_out(dict(zip(names, self.frames.run(inputs, traced), strict=True)), out)
-        bound = self._bound(inputs, sizes)
+        bound = self.frames or self._bound(inputs, sizes)
+        if not isinstance(bound, Bound):
+            counters.add("runs", int(whole))
+            found = bound.run(inputs, traced, sizes)
+            return copied_out(dict(zip(self.tasks.output_names, found, strict=True)), out)
         outputs = bound.outputs
         given = [usable(inputs[name]) for name in self.tasks.inputs]
         later: dict[int, Array] = {}
@@ -274,21 +280,23 @@ class Executable:
         names = self.tasks.inputs
         return [n for n in self.donated if given[n] is inputs[names[n]]]
 
-    def _bound(self, inputs: Mapping[str, Array], sizes: Sizes) -> Bound:
+    def _bound(self, inputs: Mapping[str, Array], sizes: Sizes) -> Bound | Frames | OtherArms:
         """The binding of these shapes; the checks are made for the first inputs of each kind."""
         key = (*((n, a.shape, a.dtype) for n, a in inputs.items()), *sizes.items())
         found = self._by_shape.get(key)
         if found is None:
             found = self._new_bound(inputs, sizes, key)
-        found.used = next(self._uses)
+        if isinstance(found, Bound):
+            found.used = next(self._uses)
         return found
 
     def _new_bound(
         self, inputs: Mapping[str, Array], given: Sizes, key: tuple[object, ...]
-    ) -> Bound:
+    ) -> Bound | Frames | OtherArms:
         sizes = {**given, **bind_sizes(self.program, inputs)}
         names = tuple(sorted(sizes.items()))
-        found = self._bounds.get(names)
+        arms = broken_arms(self.program, self.relations, sizes)
+        found = self._without(arms) if arms is None or arms else self._bounds.get(names)
         if found is None:
             with rare_collections():
                 check_values(self.planner, sizes)
@@ -301,6 +309,27 @@ class Executable:
             self._by_shape.clear()
         self._by_shape[key] = found
         return found
+
+    def check_relations(self, sizes: Sizes) -> None:
+        """ShapeError where sizes break a relation, which only a run on this CPU can pass by."""
+        check_relations(self.program, self.relations, sizes)
+
+    def _without(self, arms: frozenset[Arm] | None) -> OtherArms | Frames:
+        """Runs sizes that break a relation in these arms, or elsewhere."""
+        if arms is None:
+            return self._strict
+        if arms not in self._others:
+            made = OtherArms(self.program, arms, self._region, lambda: self._strict)
+            self._others[arms] = made
+        return self._others[arms]
+
+    @cached_property
+    def _strict(self) -> Frames:
+        """Runs sizes that break a relation: up to the match_cast that says so, if a run comes to
+        it.
+        """
+        hosted = self.tasks.hosted
+        return Frames(self.program, self._region, hosted, self.memoised, strict=True)
 
     def _make_room(self, coming: Bound) -> None:
         """Before a new binding takes its arena: the ones used longest ago go, and the idle arenas

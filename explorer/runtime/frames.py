@@ -15,7 +15,7 @@ import numpy as np
 
 from explorer.counters import counters
 from explorer.ir.annotations import symbols_in
-from explorer.ir.calls import FunctionCall, LibraryCall, Loop
+from explorer.ir.calls import FunctionCall, LibraryCall, Loop, MatchCast
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.symbols import needed_by, parameter_symbols
@@ -34,7 +34,8 @@ RunRegion: TypeAlias = Callable[[Mapping[str, Array], Sizes, "Traced | None"], M
 class Frames:
     """A dynamic program that runs from any thread; `compiled` gives what runs a region, `hosted`
     are the functions that call themselves which the host shall follow. `memoised`: a call with
-    arguments that another one of the run had gives what that gave.
+    arguments that another one of the run had gives what that gave. `strict`: match_casts that sizes
+    decide are checked where they stand, as one of them does not hold.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class Frames:
         compiled: Callable[[Program], RunRegion],
         hosted: Collection[str] = (),
         memoised: bool = False,
+        strict: bool = False,
     ) -> None:
-        found = cut(program, hosted)
+        found = cut(program, hosted, strict)
         self.memoised = memoised
         self.program, self.regions = found.program, found.regions
         self.symbols = {name: _symbols(region) for name, region in found.regions.items()}
@@ -53,12 +55,15 @@ class Frames:
         calls = (b for _, b in self.program.bindings() if isinstance(b.expr, FunctionCall))
         self.called = frozenset(v.name for b in calls for v in b.vars[:1])
 
-    def run(self, inputs: Mapping[str, Array], traced: Traced | None = None) -> list[Array]:
-        """The outputs in order; `traced` gathers the launches of all regions.
+    def run(
+        self, inputs: Mapping[str, Array], traced: Traced | None = None, given: Sizes | None = None
+    ) -> list[Array]:
+        """The outputs in order; `traced` gathers the launches of all regions, `given` are sizes
+        that the inputs do not tell.
 
         Raises what `bind_sizes` and the match_casts raise.
         """
-        sizes = bind_sizes(self.program, inputs)
+        sizes = {**(given or {}), **bind_sizes(self.program, inputs, given)}
         main = self.program.main
         regions: dict[str, Compiled] = {}
         interpreter = _Host(self.program, sizes, regions, self.unread)
@@ -159,4 +164,6 @@ def _symbols(region: Program) -> tuple[str, ...]:
         needed |= parameter_symbols(function)
     for _, binding in region.bindings():
         needed |= needed_by(binding)
+        if isinstance(binding.expr, MatchCast):  # of symbols that have values before
+            needed |= symbols_in(binding.var.type)
     return tuple(sorted(needed))

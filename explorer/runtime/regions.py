@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from explorer.grinder.host import Host, followed_functions, host_of, is_static
+from explorer.grinder.host import Host, followed_functions, host_of, is_static, promise
 from explorer.ir.annotations import Match, match
 from explorer.ir.calls import FunctionCall, ShapeOf, View
 from explorer.ir.program import Binding, Function, Program
@@ -28,23 +28,28 @@ class Cut:
 
 def is_dynamic(program: Program, hosted: Collection[str] = ()) -> bool:
     """Whether something in the program is decided by values of the run, or followed by the host."""
-    dynamic = host_of(program, hosted).dynamic
-    main = program.main
-    static = all(map(is_static, (*main.params, *main.outputs))) and not _promises(program)
-    return main.name in dynamic or not static
+    host, main = host_of(program, hosted), program.main
+    static = all(map(is_static, (*main.params, *main.outputs))) and not _promises(program, host)
+    return main.name in host.dynamic or not static
 
 
-def _promises(program: Program) -> bool:
+def _promises(program: Program, host: Host) -> bool:
     """Whether a result is declared to be more than its body is known to give: the host checks."""
-    bound = {v.name: v.type for b in program.main.body for v in b.vars}
-    bound |= {p.name: p.type for p in program.main.params}
-    both = ((v.type, bound.get(v.name, v.type)) for v in program.main.outputs)
-    return any(a != b and match(a, b, program.env)[0] < Match.PROVED for a, b in both)
+    bound = {v.name: v for b in program.main.body for v in b.vars}
+    bound |= {p.name: p for p in program.main.params}
+    both = ((v, bound.get(v.name, v)) for v in program.main.outputs)
+    return any(
+        match(a.type, b.type, program.env)[0] < Match.PROVED and promise(host, a, b) is None
+        for a, b in both
+        if a.type != b.type
+    )
 
 
-def cut(program: Program, hosted: Collection[str] = ()) -> Cut:
-    """The regions of every function that the host has to follow, or shall."""
-    host = host_of(program, hosted)
+def cut(program: Program, hosted: Collection[str] = (), strict: bool = False) -> Cut:
+    """The regions of every function that the host has to follow, or shall; with `strict` it does
+    every match_cast.
+    """
+    host = host_of(program, hosted, strict)
     followed = followed_functions(program, host)
     cutter = _Cutter(program, host)
     functions = tuple(cutter.function(f) if f.name in followed else f for f in program.functions)

@@ -298,6 +298,33 @@ def test_a_branch_whose_condition_is_known_is_its_body(tmp_path: Path) -> None:
     assert ("b", "its branch is never taken") in program.dropped
 
 
+def test_a_number_is_a_condition_where_it_is_known(tmp_path: Path) -> None:
+    """PyTorch casts an extent to bool: `if state.shape[0]`."""
+    sides = [
+        helper.make_graph([node(op, "x", out)], out, [], [value(out, None)])
+        for op, out in (("Relu", "a"), ("Neg", "b"))
+    ]
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape zero", "extent"),
+        node("Cast", "extent", "flag", to=TensorProto.BOOL),
+        node("If", "flag", "y", then_branch=sides[0], else_branch=sides[1]),
+    ]
+    constants = {"zero": np.array(0)}
+    for extent in (2, "n"):
+        program = typed(tmp_path, nodes, [value("x", [extent, 3])], ["y"], constants)
+        assert [b.expr.op for b in program.main.body if isinstance(b.expr, OpCall)] == ["Relu"]
+
+
+def test_a_slice_of_a_whole_dim_keeps_its_extent(tmp_path: Path) -> None:
+    """Also where bounds do not say that it is no less than 0."""
+    nodes = [node("Conv", "x k", "c"), node("Slice", "c zero end two", "y")]
+    constants = {"k": np.ones((1, 1, 3), np.float32), "zero": np.array([0])}
+    constants |= {"end": np.array([2**63 - 1]), "two": np.array([2])}
+    found = typed(tmp_path, nodes, [value("x", ["m", 1, "n"])], ["y"], constants)
+    assert type_of(found, "y") == Tensor((m, 1, n - 2), "float32")
+
+
 def test_hints_are_raised_until_windows_fit(tmp_path: Path) -> None:
     taps = {"k": np.ones((1, 1, 400), np.float32)}
     nodes = [node("Conv", "x k", "c", strides=[160]), node("Relu", "c", "y")]

@@ -113,6 +113,11 @@ class _Grinder:
                 self.values.shape_of(b, b.expr, scope)
             case FunctionCall(function, args):
                 return self.calls.tasks(b, function, args, scope)
+            case Branch(_, then, orelse, args) if then == orelse:  # whichever way it goes
+                path = f"{scope.path}{b.name}/then/"
+                parts, outputs = self.inline(then, args, scope, path)
+                scope.names.update(zip((v.name for v in b.vars), outputs, strict=True))
+                return parts
             case Branch():
                 return (branch_task(self, b, b.expr, scope),)
             case Loop():

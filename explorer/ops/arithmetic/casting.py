@@ -20,6 +20,8 @@ from explorer.ir.dtypes import (
     numpy_dtype,
 )
 from explorer.ir.kernel import Apply, Expr
+from explorer.ir.shapes.algebra import is_symbolic
+from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.dtypes import dtype_of_code
@@ -130,8 +132,10 @@ def _lower(low: Lowering) -> None:
 
 
 def _fold(site: Site) -> tuple[Array | None, ...]:
-    """Integers and bools as integers; floats, which are a constant's, cut off."""
+    """Integers and bools as integers; floats, which are a constant's, cut off; numbers as bools."""
     known, source = site.values[0], site.dtype()
+    if known is not None and _target(site) == "bool":
+        return _truths(site.env, known)
     if known is None or not is_integer(_target(site)):
         return (None,)
     if is_float(source):
@@ -140,6 +144,17 @@ def _fold(site: Site) -> tuple[Array | None, ...]:
     if not is_integer(source) and source != "bool":
         return (None,)
     return (np.vectorize(lambda v: int(v) if isinstance(v, bool) else v, otypes=[object])(known),)
+
+
+def _truths(env: ShapeEnv, known: Array) -> tuple[Array | None, ...]:
+    """Whether each element is other than 0, where that is known of all."""
+    found = np.empty(known.shape, object)
+    for at in np.ndindex(known.shape):
+        equal = env.equal(known[at], 0) if is_symbolic(known[at]) else known[at] == 0
+        if equal is None:
+            return (None,)
+        found[at] = not equal
+    return (found,)
 
 
 # BitCast.

@@ -58,7 +58,9 @@ def _cut(site: Site, extent: Dim, start: Dim, end: Dim, step: int) -> Cut:
     first = _place(site, start, extent, 0, high)
     last = _place(site, end, extent, low, high)
     room = simplify(last - first) if step > 0 else simplify(first - last)
-    count = most(site.env, (0, ceil_div(room, abs(step))))
+    count = ceil_div(room, abs(step))
+    if room != extent:  # which is never negative, whatever its bounds say
+        count = most(site.env, (0, count))
     return Cut(first, step, count)
 
 
@@ -67,6 +69,8 @@ def _place(site: Site, at: Dim, extent: Dim, low: Dim, high: Dim) -> Dim:
     env = site.env
     if isinstance(at, int) and abs(at) >= _END:
         return high if at > 0 else low
+    if isinstance(at, int) and at == low == 0:
+        return 0
     bounds = env.bounds(at)
     if bounds[0] < 0:
         if bounds[1] is None or bounds[1] >= 0:

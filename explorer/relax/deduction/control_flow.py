@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from explorer.errors import DtypeError, UnsupportedOperator
+from explorer.errors import DtypeError, ShapeError, UnsupportedOperator
 from explorer.ir.annotations import derive_call, erase, lca, signature_of
 from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, Var
 from explorer.ir.program import Binding, Function
@@ -13,22 +13,53 @@ from explorer.ir.types import Annotation, Object, Tensor, TupleType
 from explorer.relax.deduction.deducing import Deduced, Deducing, Known
 from explorer.relax.deduction.fresh import Found
 from explorer.relax.deduction.known import Knowledge, is_known
+from explorer.relax.deduction.known_branch import OnlySide, inlined
 from explorer.relax.deduction.stacked_rows import stacked, symbols_known
 
 
-def branch(deduction: Deducing, given: Branch, known: Knowledge, where: str) -> Deduced:
-    """What both sides have in common."""
+def branch(
+    deduction: Deducing, binding: Binding, given: Branch, known: Knowledge, where: str
+) -> Deduced:
+    """What both sides have in common. Raises OnlySide where one of them can never be taken: it has
+    no meaning, or what follows has none with the rank that it gives.
+    """
     expr = Branch(
         known.var(given.cond), given.then, given.orelse, tuple(known.var(a) for a in given.args)
     )
     _check_flag(expr.cond, "If", where)
     args = [(a, known.values(a)) for a in expr.args]
-    then, orelse = (deduction.function(deduction.given[n], args) for n in (expr.then, expr.orelse))
-    found = tuple(
-        _common(deduction, a.type, b.type)
-        for a, b in zip(then.outputs, orelse.outputs, strict=True)
-    )
-    return [], expr, found
+    restore = deduction.saved()
+    sides = [_side(deduction, n, args) for n in (given.then, given.orelse)]
+    if _differ_in_rank(sides):
+        for n, name in enumerate((given.then, given.orelse)):
+            body = list(inlined(deduction.given[name], binding, given))
+            sides[n] = deduction.contradiction(body, known) or sides[n]
+    then, orelse = sides
+    if isinstance(then, Function) and isinstance(orelse, Function):
+        both = zip(then.outputs, orelse.outputs, strict=True)
+        return [], expr, tuple(_common(deduction, a.type, b.type) for a, b in both)
+    restore()
+    if not isinstance(then, Function) and not isinstance(orelse, Function):
+        raise then
+    raise OnlySide(isinstance(then, Function))
+
+
+def _side(deduction: Deducing, name: str, args: list[Known]) -> Function | ShapeError | DtypeError:
+    """A side annotated, or what is wrong with it."""
+    restore = deduction.saved()
+    try:
+        return deduction.function(deduction.given[name], args)
+    except (ShapeError, DtypeError) as problem:
+        restore()
+        return problem
+
+
+def _differ_in_rank(sides: list[Function | ShapeError | DtypeError]) -> bool:
+    """Return True if the sides give a value of other ranks, and both are known."""
+    then, orelse = ([v.type for v in s.outputs] if isinstance(s, Function) else () for s in sides)
+    both = zip(then, orelse, strict=False)
+    ranks = [(a.rank, b.rank) for a, b in both if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    return any(None not in pair and pair[0] != pair[1] for pair in ranks)
 
 
 def _common(deduction: Deducing, a: Annotation, b: Annotation) -> Found:

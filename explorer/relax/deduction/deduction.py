@@ -9,15 +9,24 @@ annotation, and a match_cast that names its dims.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 import onnx
 
-from explorer.errors import BoundError, ShapeError, UnsupportedOperator
+from explorer.errors import (
+    BoundError,
+    DtypeError,
+    IronworksError,
+    ShapeError,
+    TooLarge,
+    UnsupportedOperator,
+)
 from explorer.ir.annotations import defined_by
 from explorer.ir.calls import (
     Branch,
@@ -52,7 +61,7 @@ from explorer.relax.deduction.deducing import Deduced, Known
 from explorer.relax.deduction.fresh import Found, Symbols
 from explorer.relax.deduction.hints_from_use import hints_from_use
 from explorer.relax.deduction.known import Knowledge, is_known
-from explorer.relax.deduction.known_branch import taken_side
+from explorer.relax.deduction.known_branch import OnlySide, only_side, taken_side
 from explorer.relax.deduction.library import (
     coarse_types,
     constant_results,
@@ -65,8 +74,10 @@ from explorer.relax.deduction.promises import promised
 from explorer.relax.deduction.run_time import at_run_time
 
 MOST_ANNOTATED_FUNCTIONS = 1 << 10  # beside eight for each that is given: a bound on time, chosen
+MOST_TRIALS = 16  # of the sides of branches with all that follows: a bound on time, chosen
 MOST_ELEMENTS = 1 << 60  # their bytes are numbers of 64 bits
 NOTHING = "it gives nothing"
+RESTORED = ("symbols", "dropped", "scope", "readers", "annotated_functions", "open", "rest")
 
 
 @compiler_pass("deduce", paper="Relax, ASPLOS 2025, section 3.2: shape annotation deduction")
@@ -123,6 +134,8 @@ class Deduction:
         self.readers: dict[str, list[OpCall]] = {}  # of the values of the function, by name
         self.annotated_functions = 0  # a loop's body again until its state is wide enough
         self.open: set[str] = set()  # closed signatures whose bodies are being annotated
+        self.rest: list[Binding] = []  # of the function being annotated, the last one first
+        self.trials = 0
 
     def program(self) -> Program:
         """The program with every function that is still reached."""
@@ -147,7 +160,7 @@ class Deduction:
         """A function annotated for these arguments; it sees the symbols in scope."""
         self.annotated_functions += 1
         if self.annotated_functions > MOST_ANNOTATED_FUNCTIONS + 8 * len(self.given):
-            raise ShapeError(
+            raise TooLarge(
                 f"{function.name}: the shapes of loops in loops change too often to be followed",
                 where=function.name,
                 try_="loops that nest less deep, or whose states keep their shapes",
@@ -162,9 +175,7 @@ class Deduction:
         )
         for p in params:
             self.scope.update(defined_by(p.type))
-        body: list[Binding] = []
-        for binding in function.body:
-            body += self.binding(binding, known)
+        body = self.follow(function.body, known)
         outputs = tuple(known.var(v) for v in function.outputs)
         name = name or function.name
         done = replace(function, name=name, params=params, body=tuple(body), outputs=outputs)
@@ -173,21 +184,73 @@ class Deduction:
         self.scope, self.readers = outside, before
         return done
 
+    def follow(self, bindings: Sequence[Binding], known: Knowledge) -> list[Binding]:
+        """Annotate bindings in order; what stands in the place of one comes before the rest."""
+        outside, self.rest = self.rest, list(reversed(bindings))
+        body: list[Binding] = []
+        while self.rest:
+            body += self.binding(self.rest.pop(), known)
+        self.rest = outside
+        return body
+
+    def instead(self, bindings: list[Binding]) -> list[Binding]:
+        """Let bindings come next, in the place of one."""
+        self.readers = self.readers | _readers(bindings)
+        self.rest += reversed(bindings)
+        return []
+
+    def saved(self) -> Callable[[], None]:
+        """Return what brings all that is known of the program back to where it is now."""
+        shared: list[tuple[dict[str, Any], dict[str, Any]]]
+        shared = [(held, dict(held)) for held in (self.constants, self.given, self.functions)]
+        own = {n: copy(v) for n, v in vars(self).items() if n in RESTORED}
+
+        def restore() -> None:
+            for held, before in shared:
+                held.clear()
+                held.update(before)
+            vars(self).update(own)
+
+        return restore
+
+    def contradiction(
+        self, bindings: Sequence[Binding], known: Knowledge
+    ) -> ShapeError | DtypeError | None:
+        """Return what is wrong if these bindings came next, before the rest; nothing of it stays.
+
+        None where nothing is known to be wrong, or too much was tried already.
+        """
+        self.trials += 1
+        if self.trials > MOST_TRIALS:
+            return None
+        restore = self.saved()
+        try:
+            self.follow([*bindings, *reversed(self.rest)], known.copied())
+        except (ShapeError, DtypeError) as problem:
+            return problem
+        except (IronworksError, ImpliedBound):
+            return None
+        finally:
+            restore()
+        return None
+
     def binding(self, binding: Binding, known: Knowledge) -> list[Binding]:
         """One binding annotated, after what it needs and before the match_casts it leads to."""
         if isinstance(binding.expr, Branch):
             inlined = taken_side(self, binding, binding.expr, known)
             if inlined is not None:
-                self.readers = self.readers | _readers(inlined)
-                return [b for inner in inlined for b in self.binding(inner, known)]
+                return self.instead(inlined)
         if not binding.vars:  # a loop that gives nothing
             self.dropped += [(name, NOTHING) for name in binding.origin]
             return []
         where = min(binding.origin, default=binding.vars[0].name)
-        before, expr, found = self.expr(binding, known, where)
+        try:
+            before, expr, found = self.expr(binding, known, where)
+        except OnlySide as only:
+            return self.instead(only_side(self, binding, only, known))
         trimmed = bounded(self, replace(binding, expr=expr), found, known)
         if trimmed:
-            return [b for inner in trimmed for b in self.binding(inner, known)]
+            return self.instead(trimmed)
         found += (Found(Tensor()),) * (len(binding.vars) - len(found))
         vars: list[Var] = []
         casts: list[Binding] = []
@@ -196,6 +259,8 @@ class Deduction:
             if var.name not in known.matched:
                 bound, cast = self.symbols.settle(var, what, binding.origin)
             vars.append(known.learn(bound, what.elements))
+            if isinstance(expr, OpCall) and expr.op == "Equal":
+                known.calls[var.name] = expr
             if cast is not None:
                 known.learn(cast.var)
                 self.scope.update(defined_by(cast.var.type))
@@ -209,7 +274,7 @@ class Deduction:
             case OpCall() as given:
                 return self.operator(given, binding, known, where)
             case Branch():
-                return branch(self, binding.expr, known, where)
+                return branch(self, binding, binding.expr, known, where)
             case Loop():
                 return loop(self, binding, binding.expr, known, where)
             case FunctionCall():
@@ -262,19 +327,36 @@ class Deduction:
         host = any(isinstance(a.type, Tensor) and a.type.dtype in HOST_DTYPES for a in site.given)
         if isinstance(refused, Unprovable) and refused.filled is not None and not host:
             return with_filling(self, record, arguments_by_value(record, site), binding, refused)
+        ways = [self.by_host, self.by_agreement]
+        if isinstance(refused, Unprovable) and refused.pair is not None and refused.rank is None:
+            ways.reverse()
+        for way in ways:
+            deduced = way(record, site, binding, refused)
+            if deduced is not None:
+                return deduced
+        if isinstance(refused, UnsupportedOperator):
+            return [], *self.library(call, site.results, refused)
+        return [], call, coarse_types(call, site.results, self.constants, site.where)
+
+    def by_host(
+        self, record: OperatorRecord, site: Site, binding: Binding, refused: Exception
+    ) -> Deduced | None:
+        """The operator with numbers that the host finds, where it has a rule for that."""
         if record.run_time is not None:
             with suppress(Unprovable, UnsupportedOperator):
                 with in_rule(site):
                     before, symbolic = at_run_time(self, site, record.run_time, binding)
                 return before, *self.annotated(RECORDS[symbolic.op], symbolic)
+        return None
+
+    def by_agreement(
+        self, record: OperatorRecord, site: Site, binding: Binding, refused: Exception
+    ) -> Deduced | None:
+        """The operator behind match_casts, where extents only have to be equal."""
         if isinstance(refused, Unprovable) and self.is_assumed(refused, binding):
             given = arguments_by_value(record, site)
-            agreed = with_agreement(self, record, given, binding, refused)
-            if agreed is not None:
-                return agreed
-        if isinstance(refused, UnsupportedOperator):
-            return [], *self.library(call, site.results, refused)
-        return [], call, coarse_types(call, site.results, self.constants, site.where)
+            return with_agreement(self, record, given, binding, refused)
+        return None
 
     def is_assumed(self, refused: Unprovable, binding: Binding) -> bool:
         """Return True unless extents are equal only for a rank that no reader relies on."""

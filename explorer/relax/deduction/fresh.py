@@ -33,6 +33,10 @@ class Symbols:
         self.env, self.limits = env, limits or {}
         self.taken = {s.name for s in env.symbols}
 
+    def __copy__(self) -> Symbols:
+        """Return the symbols as they are, which get no later ones."""
+        return Symbols(self.env, self.limits)
+
     def fresh(self, name: str, low: int = 0, high: int | None = None) -> Dim:
         """A new symbol called like `name`."""
         word = re.sub(r"\W", "_", name, flags=re.ASCII)

@@ -1,10 +1,12 @@
-"""Hints that a model can be run at: raised until every window of it fits."""
+"""Hints that a model can be run at: every window of it fits, and extents that must be equal are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from explorer.ir.calls import MatchCast
+from explorer.ir.lattice import dims_of
 from explorer.ir.program import Program
 from explorer.ir.shapes.algebra import sympy
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbols_of
@@ -29,7 +31,44 @@ def hints_from_use(program: Program) -> ShapeEnv:
             break
         env = grown
         lacking = [d for d in lacking if env.hint(d) < ENOUGH_WINDOWS]
+    return _agreeing(env, list(dict.fromkeys(_equal_extents(program))))
+
+
+def _agreeing(env: ShapeEnv, pairs: Sequence[tuple[Dim, Dim]]) -> ShapeEnv:
+    """The environment in which as many of the extents that must be equal are so as a symbol's hint
+    can make so, when it is halved or doubled.
+
+    y = match x: [floor(n, 128)] to [1]  ->  hint 4096 of n becomes 128
+    """
+
+    def apart(env: ShapeEnv) -> int:
+        return sum(env.hint(a) != env.hint(b) for a, b in pairs)
+
+    names = frozenset[str]().union(*(symbols_of(d) for pair in pairs for d in pair))
+    for name in sorted(names, key=lambda n: (-env.of(n).hint, n)):  # great ones are made less
+        tried = [env, *_scaled(env, name)] if apart(env) else [env]
+        env = min(tried, key=apart)
     return env
+
+
+def _scaled(env: ShapeEnv, name: str) -> Iterator[ShapeEnv]:
+    """The environment with other hints of a symbol, the nearest first."""
+    known = env.of(name)
+    for k in range(1, LARGEST_HINT.bit_length()):
+        for hint in (known.hint >> k, min(known.hint << k, LARGEST_HINT)):
+            if known.low <= hint and (known.high is None or hint <= known.high):
+                yield env.at({name: hint})
+
+
+def _equal_extents(program: Program) -> Iterator[tuple[Dim, Dim]]:
+    """What match_casts compare that is known before a run."""
+    for _, binding in program.bindings():
+        if isinstance(binding.expr, MatchCast):
+            arg, kind = binding.expr.arg, binding.var.type
+            constant = program.constants.get(arg.name)
+            given = dims_of(arg.type) if constant is None else constant.array.reshape(-1).tolist()
+            if given is not None and len(given) == len(dims_of(kind) or ()):
+                yield from zip(given, dims_of(kind) or (), strict=True)
 
 
 def _least(dim: Dim) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 
 import numpy as np
 
-from explorer.ir.calls import Var
+from explorer.ir.calls import OpCall, Var
 from explorer.ir.dtypes import integer_limits
 from explorer.ir.program import Constant
+from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import DType, Tensor
 from explorer.ops.site import Values
 
@@ -24,6 +26,14 @@ class Knowledge:
         self.vars: dict[str, Var] = {}
         self.elements: dict[str, Values] = {}
         self.matched = frozenset[str]()  # what only match_casts of the program's own read
+        self.calls: dict[str, OpCall] = {}  # the comparisons that gave bools
+
+    def copied(self) -> Knowledge:
+        """Return the same knowledge, to which others may add."""
+        found = copy(self)
+        found.vars, found.elements = dict(self.vars), dict(self.elements)
+        found.calls = dict(self.calls)
+        return found
 
     def learn(self, var: Var, elements: Values | None = None) -> Var:
         """A value is annotated so, and its elements are these."""
@@ -48,6 +58,19 @@ class Knowledge:
         if constant is None or constant.array.size > MOST_CONSTANT_ELEMENTS:
             return None
         return constant.array.astype(object)
+
+    def compared(self, var: Var) -> tuple[Dim, Dim] | None:
+        """Return the two extents of which a bool says that they are equal, a number last; None for
+        other bools.
+        """
+        call = self.calls.get(var.name)
+        if call is None or call.op != "Equal":
+            return None
+        a, b = (self.values(v) for v in call.args)
+        if a is None or b is None or a.size != 1 or b.size != 1:
+            return None
+        one, two = a.reshape(-1)[0], b.reshape(-1)[0]
+        return (two, one) if isinstance(one, int) else (one, two)
 
     def was_folded(self, var: Var) -> bool:
         """Whether the elements are known without running anything."""

@@ -1,6 +1,11 @@
-"""A branch whose condition deduction knows: the side that is taken stands in its place.
+"""A branch of which deduction knows the side that is taken: that stands in its place.
 
 y = if c: f(x) else g(x), where c is true  ->  the body of f, whose result is y
+
+Where only one side has a meaning, a match_cast checks the condition before it:
+
+y = if n == 1: Squeeze(x) else x; z = LSTM(Unsqueeze(y)), which takes three dims
+->  y.taken: shape[n] = match 1; y = Squeeze(x); z = LSTM(Unsqueeze(y))
 """
 
 from __future__ import annotations
@@ -8,13 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from explorer.ir.calls import Branch, FunctionCall, Gradient, Loop, OpCall, Var
-from explorer.ir.program import Binding, Function
+import numpy as np
+
+from explorer.ir.calls import Branch, FunctionCall, Gradient, Loop, MatchCast, OpCall, Var
+from explorer.ir.program import Binding, Constant, Function
+from explorer.ir.shapes.algebra import is_symbol
+from explorer.ir.shapes.dims import simplify
+from explorer.ir.types import ShapeType, Tensor
 from explorer.passes.simplify.substitution import with_reads
 from explorer.relax.deduction.deducing import Deducing
 from explorer.relax.deduction.known import Knowledge, all_integers
 
 NEVER = "its branch is never taken"
+NO_MEANING = "its branch has no meaning, so it is never taken"
 
 
 def taken_side(
@@ -29,10 +40,52 @@ def taken_side(
         taken, other = other, taken
     gone = sorted({o for o in _origins(deduction, other, set())})
     deduction.dropped += [(name, NEVER) for name in gone]
-    return list(_inlined(deduction.given[taken], binding, expr))
+    return list(inlined(deduction.given[taken], binding, expr))
 
 
-def _inlined(function: Function, binding: Binding, expr: Branch) -> Iterator[Binding]:
+class OnlySide(Exception):
+    """Only one side of a branch has a meaning: `then`, or the other one."""
+
+    def __init__(self, then: bool) -> None:
+        super().__init__(then)
+        self.then = then
+
+
+def only_side(
+    deduction: Deducing, binding: Binding, only: OnlySide, known: Knowledge
+) -> list[Binding]:
+    """The bindings of the side that has a meaning, behind a check that it is taken."""
+    expr = binding.expr
+    assert isinstance(expr, Branch)
+    taken, other = (expr.then, expr.orelse) if only.then else (expr.orelse, expr.then)
+    gone = sorted({o for o in _origins(deduction, other, set())})
+    deduction.dropped += [(name, NO_MEANING) for name in gone]
+    check = list(_check(deduction, binding, expr.cond, only.then, known))
+    return [*check, *inlined(deduction.given[taken], binding, expr)]
+
+
+def _check(
+    deduction: Deducing, binding: Binding, cond: Var, wanted: bool, known: Knowledge
+) -> Iterator[Binding]:
+    """The match_cast that checks a condition: by extents, where it says that two are equal."""
+    name = f"{binding.vars[0].name}.taken"
+    pair = known.compared(cond) if wanted else None
+    if pair is None:
+        number, row = Var(f"{name}.number", Tensor()), Var(f"{name}.row", Tensor())
+        yield Binding((number,), OpCall("Cast", (cond,), (("to", "int64"),)), binding.origin)
+        yield Binding((row,), OpCall("Reshape", (number,), (("dims", (1,)),)), binding.origin)
+        yield Binding((Var(name, ShapeType((int(wanted),))),), MatchCast(row), binding.origin)
+        return
+    dim, extent = pair
+    if is_symbol(dim) or not isinstance(extent, int):  # a bare symbol would be defined by it
+        dim, extent = simplify(dim - extent), 0
+    constant = Constant(np.array([extent], np.int64))
+    deduction.constants[f"{name}.extent"] = constant
+    row = Var(f"{name}.extent", constant.type)
+    yield Binding((Var(name, ShapeType((dim,))),), MatchCast(row), binding.origin)
+
+
+def inlined(function: Function, binding: Binding, expr: Branch) -> Iterator[Binding]:
     """The body, with arguments for parameters and the branch's results for its outputs."""
     values = {p.name: a for p, a in zip(function.params, expr.args, strict=True)}
     bound = {v.name for b in function.body for v in b.vars}
