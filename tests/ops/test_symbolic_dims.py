@@ -16,6 +16,7 @@ import explorer
 from explorer.errors import IronworksError, ShapeError
 from explorer.frontends.load import load
 from explorer.ir.program import Program
+from explorer.ir.shapes.dims import symbol
 from explorer.ops.reference.evaluate import evaluate
 from explorer.passes.pipeline.validate import difference
 from explorer.relax import deduce, legalize
@@ -193,3 +194,17 @@ def test_a_pad_that_repeats_elements_is_refused_where_there_are_none(
     assert evaluate(program, {"x": np.ones((2, 3), np.float32)})["y"].shape == (4, 3)
     with pytest.raises(ShapeError, match="nothing in dim 0"):
         evaluate(program, {"x": np.ones((0, 3), np.float32)})
+
+
+@pytest.mark.parametrize("form", [("asymmetric", "floor"), ("half_pixel", "round_prefer_floor")])
+def test_whole_scales_of_the_nearest_place_repeat_what_is_there(
+    form: tuple[str, str], tmp_path: Path
+) -> None:
+    names = ("coordinate_transformation_mode", "nearest_mode")
+    attrs = {"mode": "nearest", **dict(zip(names, form, strict=True))}
+    scales = [np.array([], np.float32), np.array([1, 1, 2, 3], np.float32)]
+    made = one("Resize", ["n", 2, "h", "w"], scales, **attrs)
+    runs_like_the_oracle(made, [(1, 2, 3, 4), (2, 2, 1, 1)], tmp_path)
+    onnx.save(made, tmp_path / "typed.onnx")
+    typed = deduce(load(tmp_path / "typed.onnx").program)
+    assert typed.main.outputs[0].tensor.dims[2:] == (2 * symbol("h"), 3 * symbol("w"))

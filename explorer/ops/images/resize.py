@@ -20,14 +20,24 @@ from explorer.ir.shapes.dims import Dim
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.resample import RESAMPLE, crops, dim_by_dim, resampled, weights_dtype
-from explorer.ops.images.resampling import MODES, WAYS, Stretch, reach, sampling, stretches, table
-from explorer.ops.lowering import Lowering, Nest, entry
+from explorer.ops.images.resampling import (
+    MODES,
+    WAYS,
+    Sampling,
+    Stretch,
+    reach,
+    sampling,
+    stretches,
+    table,
+)
+from explorer.ops.lowering import Lowering, Nest, at, entry, letters
 from explorer.ops.record import Number, OperatorRecord, RunTime
 from explorer.ops.run_time.site import Host, symbolic
 from explorer.ops.site import Array, Site
 
 Attrs = Mapping[str, Any]
 Plan = tuple[Stretch | None, ...]  # for each dim, None where it stays as it is
+EXACT = 1 << 24  # extents are products in float32, which holds whole numbers up to here
 
 
 def _axes(site: Site) -> tuple[int, ...]:
@@ -79,13 +89,47 @@ def _known(site: Site, n: Dim) -> int:
     return n if isinstance(n, int) else site.unsupported(f"an extent of {n} is resized")
 
 
+def _repeats(site: Site) -> dict[int, int] | None:
+    """How often each dim that changes is repeated, where all that happens is that each place is
+    read so many times in a row, as of the nearest one under whole scales.
+    """
+    how, scales, shape, axes = sampling(site.attrs), site.dims("scales"), site.shape(), _axes(site)
+    if how.mode != "nearest" or crops(site) or site.dims("sizes") or not scales:
+        return None
+    if len(scales) != len(axes) or site.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return None
+    found = {d: s for d, s in zip(axes, scales, strict=True) if s != 1}
+    if not all(isinstance(s, int | float) and s >= 1 and s == int(s) for s in found.values()):
+        return None
+    whole = {d: int(s) for d, s in found.items()}
+    few = all(not isinstance(shape[d], int) or shape[d] * n < EXACT for d, n in whole.items())
+    return whole if few and all(_is_repeated(how, n) for n in whole.values()) else None
+
+
+def _is_repeated(how: Sampling, times: int) -> bool:
+    """Whether places `times` apart read neighbours, and those between the first of them: what holds
+    of one place that is at no border holds of all.
+    """
+    places, _ = table(how, Stretch(3, 3 * times, times))
+    return bool((places[:, 0] == np.arange(3 * times) // times).all())
+
+
 def _types(site: Site) -> tuple[Tensor, ...]:
+    _check(site)
+    repeats = _repeats(site)
+    if repeats is not None:
+        shape = (n * repeats.get(d, 1) for d, n in enumerate(site.shape()))
+        return (Tensor(tuple(shape), site.dtype()),)
     pairs = zip(site.shape(), _plan(site), strict=True)
     return (Tensor(tuple(n if s is None else s.new for n, s in pairs), site.dtype()),)
 
 
 def _lower(low: Lowering) -> None:
     site, how = low.site, sampling(low.site.attrs)
+    repeats = _repeats(site)
+    if repeats:
+        _repeated(low, repeats)
+        return
     plan = {d: s for d, s in enumerate(_plan(site)) if s is not None}
     if not plan:
         low.view(low.result, site.arg(0))
@@ -100,6 +144,20 @@ def _lower(low: Lowering) -> None:
         dim_by_dim(low, tables)
     else:
         _corners(low, plan)
+
+
+def _repeated(low: Lowering, repeats: Mapping[int, int]) -> None:
+    """y[2 * i + k] = x[i]"""
+    nest, x = low.nest("resize"), low.site.arg(0)
+    axes, result = letters(x.tensor.dims), low.result
+    within = {d: Axis(f"{axes[d].name}_times", n) for d, n in repeats.items()}
+    store = [var(a.name) for a in axes]
+    for d, n in repeats.items():
+        store[d] = store[d] * n + var(within[d].name)
+    every = [b for d, a in enumerate(axes) for b in (a, within.get(d)) if b is not None]
+    value = at(nest.tensor(x, "x"), axes)
+    nest.compute("y", result.tensor.dims, result.tensor.element, every, value, store=store)
+    nest.into(result)
 
 
 # Up to two places a dim: all corners at once.
