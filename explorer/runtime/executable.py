@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 
 import numpy as np
@@ -11,7 +12,7 @@ from explorer.cached_property import cached_property
 from explorer.codegen.build import KernelCode
 from explorer.counters import counters
 from explorer.devices.model import Device
-from explorer.errors import BadOption, ShapeError
+from explorer.errors import BadOption, BoundError, ShapeError
 from explorer.garbage import rare_collections
 from explorer.grinder import LevelPolicy, Ways, uprogram, ways_of
 from explorer.grinder import Options as GrinderOptions
@@ -38,6 +39,7 @@ from explorer.runtime.planning.plan import Plan, Planner
 from explorer.runtime.planning.runs.sheet_times import SheetTimes
 from explorer.runtime.planning.runs.task_times import TaskTimes
 from explorer.runtime.regions import is_dynamic
+from explorer.runtime.told_by_shapes import told_by_shapes
 from explorer.runtime.workers import clock
 from explorer.runtime.workers.teams import teams
 
@@ -69,6 +71,7 @@ class Executable:
         blocks: Callable[[Sizes], Chosen] | None = None,
     ) -> None:
         self.program, self.codes, self.device = program, codes, device
+        program, self.told = told_by_shapes(program)
         self.poisoned = poisoned
         chosen, memory = program.decisions.rammer, program.decisions.memory
         self.rammer = chosen if isinstance(chosen, RammerOptions) else RammerOptions()
@@ -146,9 +149,9 @@ class Executable:
                 self._run(inputs, out, {}, None)
 
             return run
-        given = [usable(inputs[name]) for name in self.tasks.inputs]
+        given = [usable(a) for a in self._given(inputs, bound)]
         arrays, later = bound.outputs.given(out, given)
-        copied = any(given[n] is not inputs[name] for n, name in enumerate(self.tasks.inputs))
+        copied = any(given[n] is not a for n, a in enumerate(self._given(inputs, bound)))
         if copied or later or len(out) < len(arrays):
             raise ShapeError(
                 "a prepared run needs contiguous arrays, one for every output, none in another",
@@ -217,11 +220,20 @@ class Executable:
         key = tuple(sorted(sizes.items()))
         found = self._plans.get(key)
         if found is None:
-            made = self.planner.plan(dict(sizes))
+            made = self.planner.plan(self._told_sizes(sizes))
             for oldest in list(self._plans)[: 1 - KEPT_BINDINGS]:
                 self._plans.pop(oldest, None)
             found = self._plans.setdefault(key, made)
         return found
+
+    def _told_sizes(self, sizes: Sizes) -> dict[str, int]:
+        """The sizes with all that they decide; as they are where no run could have them, as hints
+        may be.
+        """
+        if self.told is not None:
+            with suppress(ShapeError, BoundError):
+                return self.told.of(sizes)[0]
+        return dict(sizes)
 
     def _run(
         self,
@@ -238,7 +250,7 @@ class Executable:
             found = bound.run(inputs, traced, sizes)
             return copied_out(dict(zip(self.tasks.output_names, found, strict=True)), out)
         outputs = bound.outputs
-        given = [usable(inputs[name]) for name in self.tasks.inputs]
+        given = [usable(a) for a in self._given(inputs, bound)]
         later: dict[int, Array] = {}
         if out or self.donated:
             arrays, later = outputs.given(out or {}, given, self._owned(inputs, given))
@@ -280,6 +292,10 @@ class Executable:
         names = self.tasks.inputs
         return [n for n in self.donated if given[n] is inputs[names[n]]]
 
+    def _given(self, inputs: Mapping[str, Array], bound: Bound) -> list[Array]:
+        """The arrays that a run reads: its inputs, and what their shapes decide."""
+        return [*(inputs[p.name] for p in self.program.main.params), *bound.told]
+
     def _bound(self, inputs: Mapping[str, Array], sizes: Sizes) -> Bound | Frames | OtherArms:
         """The binding of these shapes; the checks are made for the first inputs of each kind."""
         key = (*((n, a.shape, a.dtype) for n, a in inputs.items()), *sizes.items())
@@ -293,7 +309,9 @@ class Executable:
     def _new_bound(
         self, inputs: Mapping[str, Array], given: Sizes, key: tuple[object, ...]
     ) -> Bound | Frames | OtherArms:
-        sizes = {**given, **bind_sizes(self.program, inputs)}
+        sizes, arrays = {**given, **bind_sizes(self.program, inputs)}, dict[str, Array]()
+        if self.told is not None:
+            sizes, arrays = self.told.of(sizes)
         names = tuple(sorted(sizes.items()))
         arms = broken_arms(self.program, self.relations, sizes)
         found = self._without(arms) if arms is None or arms else self._bounds.get(names)
@@ -301,7 +319,8 @@ class Executable:
             with rare_collections():
                 check_values(self.planner, sizes)
                 check_time(self.planner, sizes)
-                made = Bound(self.plan(sizes), self.constants, self.codes, self.units)
+                plan, told = self.plan(sizes), tuple(arrays.values())
+                made = Bound(plan, self.constants, self.codes, self.units, told)
             made.check_room(self.program.name)
             self._make_room(made)
             found = self._bounds.setdefault(names, made)
@@ -312,11 +331,11 @@ class Executable:
 
     def check_relations(self, sizes: Sizes) -> None:
         """ShapeError where sizes break a relation, which only a run on this CPU can pass by."""
-        check_relations(self.program, self.relations, sizes)
+        check_relations(self.program, self.relations, self._told_sizes(sizes))
 
     def _without(self, arms: frozenset[Arm] | None) -> OtherArms | Frames:
         """Runs sizes that break a relation in these arms, or elsewhere."""
-        if arms is None:
+        if arms is None or self.told is not None:
             return self._strict
         if arms not in self._others:
             made = OtherArms(self.program, arms, self._region, lambda: self._strict)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+import numpy as np
+
 from explorer.budget import check_room
 from explorer.codegen.build import KernelCode
 from explorer.counters import counters
@@ -23,12 +25,19 @@ from explorer.runtime.workers.teams import Launcher
 
 
 class Bound:
-    """Immutable but for its pool; runs from several threads take an arena each."""
+    """Immutable but for its pool; runs from several threads take an arena each. `told` are arrays
+    that every run reads behind its inputs.
+    """
 
     def __init__(
-        self, plan: Plan, constants: Constants, codes: Mapping[str, KernelCode], units: int
+        self,
+        plan: Plan,
+        constants: Constants,
+        codes: Mapping[str, KernelCode],
+        units: int,
+        told: Sequence[np.ndarray] = (),
     ) -> None:
-        self.plan, self.codes, self.units = plan, codes, units
+        self.plan, self.codes, self.units, self.told = plan, codes, units, tuple(told)
         self.places = Places(plan, constants)
         program, frames = plan.program, plan.placed.frames
         known = program, plan.schedules, units, plan.sizes, codes, frames, plan.alone, plan.dealt
