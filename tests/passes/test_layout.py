@@ -13,13 +13,13 @@ from onnx import helper
 import explorer
 from explorer.frontends.load import load
 from explorer.ir.affine import var
-from explorer.ir.calls import KernelCall
+from explorer.ir.calls import KernelCall, MatchCast
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.contraction import contraction
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_shape
 from explorer.ir.types import Tensor
-from explorer.ops.reference.evaluate import evaluate_kernel
+from explorer.ops.reference.evaluate import evaluate, evaluate_kernel
 from explorer.passes.copies.copies import fold_copies
 from explorer.passes.copies.copy_maps import copy_map
 from explorer.passes.layout.layout import ChooseLayout
@@ -223,3 +223,30 @@ def test_a_program_in_order_stays_what_it_was() -> None:
     c = explorer.compile("zoo:small_bert", until="legalized")
     step = c.snapshot("put channels last")
     assert step.after.functions == step.before.functions
+
+
+def test_what_a_match_cast_says_of_an_image_changes_no_order(tmp_path: Path) -> None:
+    """The sides of an image and of one that is enlarged again are equal where the run says so."""
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1]),
+        node("MaxPool", ["a"], ["half"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Resize", ["half", "", "scales"], ["large"]),
+        node("Concat", ["large", "a"], ["c"], axis=1),
+        node("Conv", ["c", "w2"], ["y"]),
+    ]
+    constants = {
+        "w1": weights(8, 4, 3, 3),
+        "w2": weights(8, 16, 1, 1, seed=1),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+    }
+    shape = ("n", 4, "h", "w")
+    before = legalized(tmp_path, nodes, {"x": shape}, ["y"], constants)
+    after = ChooseLayout()(before)
+    casts = [b for b in after.main.body if isinstance(b.expr, MatchCast)]
+    assert casts and all(b.var.tensor.dims[-1] == 8 for b in casts)
+    copies = [b for b in after.main.body if isinstance(b.expr, KernelCall)]
+    assert sum(b.expr.kernel.name == "transpose" for b in copies) == 1  # of what it gives
+    for sides in ((4, 6), (2, 2)):
+        x = weights(2, 4, *sides, seed=2)
+        (wanted,), (found,) = (evaluate(p, {"x": x}).values() for p in (before, after))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

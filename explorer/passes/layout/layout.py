@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from explorer.ir.affine import var
-from explorer.ir.calls import KernelCall, Var, View
+from explorer.ir.calls import KernelCall, MatchCast, Var, View
 from explorer.ir.kernel import Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.patterns.sliding import has_window
 from explorer.ir.program import Binding, Constant, Function, Program
@@ -33,6 +33,7 @@ from explorer.passes.layout.memory_order import (
     has_windows,
     is_free,
     is_identity,
+    is_tensor_cast,
     learnt_order,
 )
 from explorer.passes.layout.permute import moves_memory, permute, reordered
@@ -99,6 +100,8 @@ class _Layout:
         for binding in self.function.body:
             if isinstance(binding.expr, KernelCall) and is_free(binding.expr.kernel):
                 self._kernel(binding, binding.expr, foreign)
+            elif isinstance(binding.expr, MatchCast) and is_tensor_cast(binding):
+                self._cast(binding, binding.expr, foreign)
             else:
                 self.body.append(binding)
         return replace(self.function, body=tuple(self.body))
@@ -107,9 +110,30 @@ class _Layout:
         """Values that outputs and bindings other than kernels need as they were."""
         names = {v.name for v in self.function.outputs}
         for binding in self.function.body:
-            if not isinstance(binding.expr, KernelCall) or not is_free(binding.expr.kernel):
+            free = isinstance(binding.expr, KernelCall) and is_free(binding.expr.kernel)
+            if not free and not self._is_moved(binding):
                 names |= {v.name for v in binding.reads}
         return names
+
+    def _is_moved(self, binding: Binding) -> bool:
+        """Whether a match_cast is of a tensor in its new order, which all that it gives has too."""
+        names = [v.name for v in (*binding.vars, *binding.reads)]
+        orders = {self.orders.get(name) for name in names}
+        return is_tensor_cast(binding) and len(orders) == 1
+
+    def _cast(self, binding: Binding, cast: MatchCast, foreign: set[str]) -> None:
+        """A match_cast of a tensor, in the order that this has."""
+        old, source = binding.var, self.now.get(cast.arg.name)
+        order = self.orders.get(old.name)
+        if not self._is_moved(binding) or source is None or order is None:
+            self.body.append(binding)
+            return
+        back = old.name in foreign
+        name = self._fresh(f"{old.name}.channels_last") if back else old.name
+        self.now[old.name] = new = Var(name, _permuted(old, order))
+        self.body.append(Binding((new,), MatchCast(source), binding.origin))
+        if back:
+            self.body.append(_copy(old, new, _inverse(order), binding.origin))
 
     def _border_in(self, param: Var) -> None:
         """A parameter that weights are summed over is copied into its new order once."""

@@ -4,15 +4,16 @@ follows from that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from explorer.ir.affine import Affine
-from explorer.ir.calls import KernelCall
-from explorer.ir.kernel import Compute, Kernel, Read, reads
+from explorer.ir.calls import KernelCall, MatchCast
+from explorer.ir.kernel import Compute, Kernel, Read, TensorSpec, at, axes, reads
 from explorer.ir.patterns.sliding import has_window
-from explorer.ir.program import Function
+from explorer.ir.program import Binding, Function
+from explorer.ir.types import Tensor
 from explorer.passes.layout.weights import multiplies_values, variables, weighted_sum, weights_of
 
 Order: TypeAlias = tuple[int, ...]  # dims from the slowest to the fastest in memory
@@ -52,11 +53,7 @@ def choose_orders(function: Function, given: AbstractSet[str]) -> dict[str, Orde
     """The memory order of each value that a kernel of the function binds or reads, where one is
     better than another. `given` are values from outside that may be weights.
     """
-    calls = [
-        (b.name, b.expr)
-        for b in function.body
-        if isinstance(b.expr, KernelCall) and is_free(b.expr.kernel)
-    ]
+    calls = list(_calls(function))
     orders: dict[str, Order] = {}
     params = {p.name for p in function.params}
     for name, call in calls:
@@ -72,6 +69,29 @@ def choose_orders(function: Function, given: AbstractSet[str]) -> dict[str, Orde
     while _spread(passing, orders, params):
         pass
     return orders
+
+
+def _calls(function: Function) -> Iterator[tuple[str, KernelCall]]:
+    """The kernels whose results may lie in any order; what a match_cast gives lies as what it is
+    given, as if that were copied.
+    """
+    for b in function.body:
+        if isinstance(b.expr, KernelCall) and is_free(b.expr.kernel):
+            yield b.name, b.expr
+        elif is_tensor_cast(b):
+            copied = Compute("y", over := axes("i", b.var.tensor.dims), at("x", over))
+            specs = tuple(TensorSpec(n, b.var.tensor.dims, b.var.tensor.element) for n in "xy")
+            yield b.name, KernelCall(Kernel("cast", specs, (copied,), ("x",), ("y",)), b.reads)
+
+
+def is_tensor_cast(b: Binding) -> bool:
+    """Whether a match_cast says of a tensor what its extents are, dim by dim."""
+    if not isinstance(b.expr, MatchCast):
+        return False
+    wanted, found = b.var.type, b.expr.arg.type
+    if not isinstance(wanted, Tensor) or not isinstance(found, Tensor):
+        return False
+    return wanted.is_known and found.is_known and wanted.rank == found.rank
 
 
 def learnt_order(c: Compute, data: Read, other: Read) -> Order:
