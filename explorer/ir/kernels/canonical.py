@@ -25,6 +25,7 @@ from explorer.ir.shapes.dims import (
     simplify,
     symbol,
     symbols_of,
+    text_of_dim,
 )
 from explorer.ir.symbols import dims_in_order
 
@@ -97,7 +98,7 @@ def _opaque_parts(dim: Dim, env: ShapeEnv) -> list[sympy.Expr]:
         for part in parts_of(dim)
         for one in (map(symbol, symbols_of(part)) if env.bounds(part)[0] <= -LARGEST else (part,))
     }
-    return sorted(found, key=str)
+    return sorted(found, key=text_of_dim)
 
 
 def with_symbols(node: Node, values: Mapping[Any, Any]) -> Node:

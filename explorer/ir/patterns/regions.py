@@ -53,13 +53,15 @@ def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
     once, and the sign of its factor is known.
     """
     name = index.bare
-    if name is not None and isinstance(ranges[name].size, int):
+    if name is not None:
         return ranges[name]
     lo, size = Affine((), index.const), 1
     for name, factor in index.terms:
         r = ranges[name]
         up, down = reach(factor)
-        lo = lo + r.lo * factor + (r.size - 1) * -down
+        lo = lo + r.lo * factor
+        if down != 0:
+            lo = lo + (r.size - 1) * -down
         size = size + (up + down) * (r.size - 1)
     return Interval(lo, simplify(size))
 

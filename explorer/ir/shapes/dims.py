@@ -115,12 +115,28 @@ def _by_polynomial(a: Dim, b: Dim) -> Dim:
 
 def ceil_div(a: Dim, b: int) -> Dim:
     """`-(-a // b)`."""
-    return -(-a // b) if isinstance(a, int) else simplify(floor_div(a + (b - 1), b))
+    return -(-a // b) if isinstance(a, int) else _ceiling(a, b)
+
+
+@lru_cache(maxsize=REMEMBERED_DIMS)
+def _ceiling(a: sympy.Expr, b: int) -> Dim:
+    return simplify(floor_div(a + (b - 1), b))
 
 
 def symbols_of(dim: Dim) -> frozenset[str]:
     """The names that a dim depends on."""
-    return frozenset() if isinstance(dim, int) else frozenset(s.name for s in dim.free_symbols)
+    return frozenset() if isinstance(dim, int) else _names(dim)
+
+
+@lru_cache(maxsize=REMEMBERED_DIMS)
+def _names(dim: sympy.Expr) -> frozenset[str]:
+    return frozenset(s.name for s in dim.free_symbols)
+
+
+@lru_cache(maxsize=REMEMBERED_DIMS)
+def text_of_dim(dim: Dim) -> str:
+    """A dim as text, by which dims are put in order: sympy prints for a millisecond."""
+    return str(dim)
 
 
 def parts_of(dim: Dim) -> frozenset[sympy.Expr]:

@@ -125,15 +125,14 @@ class Places:
     def span(self, axis: str, r: Interval, extent: Dim) -> Span:
         """A loop over a range; it is clipped unless no tile of the grid can leave the tensor."""
         low, top = r.lo.const, r.lo.const
-        runs_over = False
-        for name, factor in r.lo.terms:
-            g = next((g for g in self.grid if g.variable == name), None)
-            if g is None:  # a row or block variable: inside of what was clipped before
-                continue
-            if not isinstance(g.extent, int):
-                runs_over = True
-            up, down = reach(factor)
-            low, top = low - down * (g.count - 1) * g.tile, top + up * (g.count - 1) * g.tile
+        grid = {g.variable: g for g in self.grid}  # others were clipped before: rows, blocks
+        cuts = [(grid[name], *reach(factor)) for name, factor in r.lo.terms if name in grid]
+        runs_over = not all(isinstance(g.extent, int) for g, _, _ in cuts)
+        for g, up, down in cuts:
+            if down != 0:
+                low = low - down * (g.count - 1) * g.tile
+            if up != 0 and not runs_over:
+                top = top + up * (g.count - 1) * g.tile
         past = runs_over or not self.fits(extent - top - r.size)
         clipped = past or not self.fits(low)
         least = self.least(r, extent) if clipped else 0
