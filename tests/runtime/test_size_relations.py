@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import explorer
-from explorer.errors import ShapeError
+from explorer.errors import BoundError, ShapeError
 from tests.frontends.models import model, saved, value
 
 node = helper.make_node
@@ -29,36 +29,55 @@ def random(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).random(shape, np.float32)
 
 
-def squeezed() -> onnx.ModelProto:
-    """The last dim goes where it is 1; a product of matrices follows, which takes two dims."""
+def chosen(other: str, then: onnx.NodeProto) -> onnx.ModelProto:
+    """`then` where the last dim of x is `other`; a product follows, which takes two dims."""
     nodes = [
         node("Shape", ["x"], ["sizes"]),
         node("Gather", ["sizes", "last"], ["extent"]),
-        node("Equal", ["extent", "one"], ["is_one"]),
+        node("Shape", ["z"], ["others"]),
+        node("Equal", ["extent", other], ["is_it"]),
         node(
             "If",
-            ["is_one"],
+            ["is_it"],
             ["s"],
-            then_branch=side([node("Squeeze", ["x", "last"], ["then"])], "then"),
+            then_branch=side([then], "then"),
             else_branch=side([node("Identity", ["x"], ["orelse"])], "orelse"),
         ),
         node("Gemm", ["s", "w"], ["y"]),
     ]
     constants = {"last": np.array([-1]), "one": np.array([1]), "w": W}
-    return model(nodes, [value("x", ["rows", 3, "steps"])], ["y"], constants)
+    inputs = [value("x", ["rows", 3, "steps"]), value("z", ["others"])]
+    return model(nodes, inputs if other == "others" else inputs[:1], ["y"], constants)
+
+
+def squeezed() -> onnx.ModelProto:
+    made = chosen("one", node("Squeeze", ["x", "last"], ["then"]))
+    del made.graph.node[2]
+    return made
 
 
 def test_a_side_with_which_nothing_that_follows_has_a_meaning_is_not_taken(tmp_path: Path) -> None:
-    c = explorer.compile(saved(squeezed(), tmp_path))
+    total = node("ReduceSum", ["x", "last"], ["then"], keepdims=0)
+    c = explorer.compile(saved(chosen("others", total), tmp_path))
     assert len(c.program.functions) == 1 and not c.program.library_calls
     assert c.executable.frames is None
-    for rows in (1, 2, 5):
-        x = random(rows, 3, 1)
-        np.testing.assert_allclose(c.run({"x": x})["y"], x[..., 0] @ W, rtol=1e-6)
+    for rows, steps in ((1, 1), (2, 1), (5, 4)):
+        given = {"x": random(rows, 3, steps), "z": random(steps)}
+        np.testing.assert_allclose(c.run(given)["y"], given["x"].sum(2) @ W, rtol=1e-5)
+    given = {"x": random(2, 3, 2), "z": random(4)}
     for program in (c.model.program, c.snapshot("relax").after, c.program):
         with pytest.raises(ShapeError):
-            explorer.evaluate(program, {"x": random(2, 3, 2)})
-    with pytest.raises(ShapeError, match=r"'s\.taken' must be steps - 1 = 1 and is 0"):
+            explorer.evaluate(program, given)
+    with pytest.raises(ShapeError, match=r"'s\.taken' must be -others \+ steps = -2 and is 0"):
+        c.run(given)
+
+
+def test_a_check_of_one_symbol_bounds_it(tmp_path: Path) -> None:
+    c = explorer.compile(saved(squeezed(), tmp_path))
+    assert (c.program.env.of("steps").low, c.program.env.of("steps").high) == (1, 1)
+    x = random(2, 3, 1)
+    np.testing.assert_allclose(c.run({"x": x})["y"], x[..., 0] @ W, rtol=1e-6)
+    with pytest.raises(BoundError, match=r"steps is 2 and was bounded to 1 \.\. 1"):
         c.run({"x": random(2, 3, 2)})
 
 
@@ -125,16 +144,41 @@ def test_a_relation_of_a_side_that_is_not_taken_need_not_hold(tmp_path: Path) ->
         c.run({"c": np.array(True), "a": a, "b": b})
 
 
-def test_hints_make_equal_what_must_be(tmp_path: Path) -> None:
-    """Four windows of 64 are all that there may be, though hints are raised to more."""
-    taps = {"k": np.ones((3, 1, 256), np.float32)}
-    conv = [
-        node("Conv", ["samples", "k"], ["frames"], strides=[64]),
-        node("MaxPool", ["frames"], ["x"], kernel_shape=[4], strides=[4], ceil_mode=1),
-    ]
+def framed() -> onnx.ModelProto:
+    """The same of frames of 256 samples, 64 apart, and of four of them together."""
     made = squeezed()
     weights = {i.name: onnx.numpy_helper.to_array(i) for i in made.graph.initializer}
-    nodes = [*conv, *made.graph.node]
-    whole = model(nodes, [value("samples", ["rows", 1, "n"])], ["y"], weights | taps)
-    c = explorer.compile(saved(whole, tmp_path), until="TYPED")
-    assert 256 <= c.program.env.hints["n"] < 256 + 4 * 64
+    taps = {"k": np.ones((3, 1, 256), np.float32), "four": np.ones((3, 3, 4), np.float32)}
+    nodes = [
+        node("Conv", ["samples", "k"], ["frames"], strides=[64]),
+        node("Conv", ["frames", "four"], ["x"], strides=[4]),
+        *made.graph.node,
+    ]
+    return model(nodes, [value("samples", ["rows", 1, "n"])], ["y"], weights | taps)
+
+
+def test_a_check_of_windows_bounds_what_they_go_over(tmp_path: Path) -> None:
+    path = saved(framed(), tmp_path)
+    found = explorer.compile(path, until="TYPED").program.env.of("n")
+    assert (found.low, found.high) == (256 + 3 * 64, 256 + 7 * 64 - 1)
+    c, session = explorer.compile(path), onnxruntime.InferenceSession(str(path))
+    for n in (found.low, 600, found.high):
+        given = {"samples": random(2, 1, n)}
+        wanted = session.run(None, given)[0]
+        np.testing.assert_allclose(c.run(given)["y"], wanted, rtol=1e-4)
+
+
+def test_hints_make_equal_what_must_be(tmp_path: Path) -> None:
+    """Where a branch decides that it must be, no bound follows."""
+    made = framed()
+    produced = [*made.graph.node]
+    arms = {
+        "then_branch": side(produced, "y"),
+        "else_branch": side([node("ReduceMean", ["samples"], ["m"], keepdims=0)], "m"),
+    }
+    weights = {i.name: onnx.numpy_helper.to_array(i) for i in made.graph.initializer}
+    inputs = [value("c", [], TensorProto.BOOL), *made.graph.input]
+    whole = model([node("If", ["c"], ["r"], **arms)], inputs, ["r"], weights)
+    found = explorer.compile(saved(whole, tmp_path), until="TYPED").program.env.of("n")
+    assert (found.low, found.high) == (1, None)
+    assert 256 + 3 * 64 <= found.hint < 256 + 7 * 64

@@ -27,11 +27,11 @@ class Unprovable(Exception):
 
 
 class ImpliedBound(Exception):
-    """The model means something only up to `high`: `Min(seq, 512)` must be `seq`."""
+    """The model means something only from `low` up to `high`: `Min(seq, 512)` must be `seq`."""
 
-    def __init__(self, name: str, high: int) -> None:
-        super().__init__(f"{name} <= {high}")
-        self.name, self.high = name, high
+    def __init__(self, name: str, high: int, low: int = 0) -> None:
+        super().__init__(f"{low} <= {name} <= {high}")
+        self.name, self.high, self.low = name, high, low
 
 
 def broadcast(site: Site, shapes: Iterable[Shape]) -> Shape:

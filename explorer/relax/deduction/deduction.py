@@ -60,6 +60,7 @@ from explorer.relax.deduction.control_flow import branch, call, gradient, loop
 from explorer.relax.deduction.deducing import Deduced, Known
 from explorer.relax.deduction.fresh import Found, Symbols
 from explorer.relax.deduction.hints_from_use import hints_from_use
+from explorer.relax.deduction.implied_bounds import imply_bounds
 from explorer.relax.deduction.known import Knowledge, is_known
 from explorer.relax.deduction.known_branch import OnlySide, only_side, taken_side
 from explorer.relax.deduction.library import (
@@ -87,6 +88,7 @@ def deduce(program: Program) -> Program:
     while True:
         try:
             found = Deduction(program, limits).program()
+            imply_bounds(found)
             return replace(found, env=hints_from_use(found))
         except ImpliedBound as bound:  # each makes a bound tighter, so this ends
             if any(s.name == bound.name for s in program.env.symbols):
@@ -98,12 +100,13 @@ def deduce(program: Program) -> Program:
 def _tightened(env: ShapeEnv, bound: ImpliedBound) -> ShapeEnv:
     """The environment in which the model has a meaning; BoundError if there is none."""
     known = env.of(bound.name)
-    if known.low > bound.high:
+    low = max(known.low, bound.low)
+    if low > bound.high:
         raise BoundError(
             f"the model takes {bound.name} up to {bound.high}; it was bounded from {known.low} on",
             where=bound.name,
         )
-    tight = replace(known, high=bound.high, hint=min(known.hint, bound.high))
+    tight = replace(known, low=low, high=bound.high, hint=min(max(low, known.hint), bound.high))
     return ShapeEnv(tuple(tight if s.name == bound.name else s for s in env.symbols))
 
 
@@ -398,8 +401,17 @@ class Deduction:
             small = all(t.dtype in ("int64", "int32", "bool") for t in types)
             if record.fold is not None and small and _is_small(types):
                 elements = record.fold(site)
+        types = tuple(_settled(type, site.env) for type in types)
         padded = (*elements, *(None,) * (len(types) - len(elements)))
         return call, tuple(Found(t, e) for t, e in zip(types, padded))
+
+
+def _settled(type: Tensor, env: ShapeEnv) -> Tensor:
+    """The annotation with numbers for the dims that bounds leave one value."""
+    if type.shape is None or all(isinstance(d, int) for d in type.shape):
+        return type
+    bounds = [(d, env.bounds(d)) for d in type.shape]
+    return replace(type, shape=tuple(low if low == high else d for d, (low, high) in bounds))
 
 
 def _readers(bindings: Iterable[Binding]) -> dict[str, list[OpCall]]:
