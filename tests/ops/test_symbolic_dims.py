@@ -208,3 +208,38 @@ def test_whole_scales_of_the_nearest_place_repeat_what_is_there(
     onnx.save(made, tmp_path / "typed.onnx")
     typed = deduce(load(tmp_path / "typed.onnx").program)
     assert typed.main.outputs[0].tensor.dims[2:] == (2 * symbol("h"), 3 * symbol("w"))
+
+
+def test_places_that_are_counted_along_a_dim_are_as_many_as_it_has(tmp_path: Path) -> None:
+    """Frames of a window, whose number of a symbol alone could be negative, and its mask."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["frames"], strides=[3]),
+        helper.make_node("Reshape", ["frames", "shape"], ["parts"]),
+        helper.make_node("Shape", ["parts"], ["count"], start=3),
+        helper.make_node("Squeeze", ["count"], ["n"]),
+        helper.make_node("Range", ["zero", "n", "one"], ["places"]),
+        helper.make_node("Less", ["places", "limit"], ["mask"]),
+        helper.make_node("Where", ["mask", "parts", "nothing"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["r", 1, "q"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    constants = {
+        "w": np.arange(40, dtype=np.float32).reshape(4, 1, 10),
+        "shape": np.array([0, 2, 2, -1]),
+        **{name: np.array(n) for name, n in (("zero", 0), ("one", 1), ("limit", 2))},
+        "nothing": np.array(0, np.float32),
+    }
+    known = [numpy_helper.from_array(v, k) for k, v in constants.items()]
+    graph = helper.make_graph(nodes, "g", [x], [y], known)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    program = kernels_of(model, tmp_path / "frames.onnx")
+    assert not program.library_calls
+    assert str(program.main.outputs[0].tensor.dims[3]) == "floor(q/3 - 10/3) + 1"
+    for rows, length in ((1, 10), (2, 25), (0, 30), (1, 8)):
+        given = np.random.default_rng(0).random((rows, 1, length), np.float32)
+        count = (length - 10) // 3 + 1
+        frames = np.array([given[:, 0, 3 * f : 3 * f + 10] for f in range(count)])
+        products = frames.reshape(count, rows, 10) @ constants["w"][:, 0].T
+        right = products.transpose(1, 2, 0).reshape(rows, 2, 2, count)
+        right[..., 2:] = 0
+        np.testing.assert_allclose(evaluate(program, {"x": given})["y"], right, rtol=1e-5)

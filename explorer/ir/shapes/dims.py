@@ -105,6 +105,9 @@ def _is_whole(term: sympy.Expr) -> bool:
 
 
 def _by_polynomial(a: Dim, b: Dim) -> Dim:
+    terms = [term / b for term in sympy.Add.make_args(sympy.sympify(a))]
+    if all(t.as_coeff_Mul()[0].is_Integer and _is_whole(t) for t in terms):
+        return simplify(sympy.Add(*terms))
     exact = sympy.cancel(sympy.sympify(a) / b)
     whole = sympy.expand(exact)
     factors = whole.as_coefficients_dict().values()

@@ -57,7 +57,7 @@ def broadcast(site: Site, shapes: Iterable[Shape]) -> Shape:
 def _together(site: Site, a: Dim, b: Dim) -> Dim:
     if a == b or (isinstance(b, int) and b == 1):
         return a
-    if isinstance(a, int) and a == 1:
+    if (isinstance(a, int) and a == 1) or _is_any_of(b, a):
         return b
     try:
         if agree(a, b, site.env):
@@ -80,12 +80,19 @@ def agree(a: Dim, b: Dim, env: ShapeEnv) -> bool:
 
     Raises ImpliedBound where a bound would prove it, and Unprovable where nothing is known.
     """
+    if _is_any_of(a, b) or _is_any_of(b, a):
+        return True
     equal = env.equal(a, b)
     if equal is None:
         for cut, whole in ((a, b), (b, a)):
             _imply(cut, whole)
         raise Unprovable(f"{a} and {b}", (a, b))
     return equal
+
+
+def _is_any_of(extent: Dim, count: Dim) -> bool:
+    """Return True if the count is `Max(0, extent)`: an extent that a tensor has is not negative."""
+    return is_symbolic(count) and isinstance(count, sympy.Max) and set(count.args) == {0, extent}
 
 
 def demand_shape(site: Site, i: int, wanted: Shape, name: str) -> None:
