@@ -251,3 +251,49 @@ SHAPES: dict[str, Case] = {
     "max_pool": lambda x, y, v, k, b: xp.max_pool(x[None, None], (2, 3), strides=2, padding=1),
     "conv": lambda x, y, v, k, b: xp.conv(x[None, None], W.reshape(3, 1, 2, 2), padding=1),
 }
+
+LINALG: dict[str, Case] = {
+    "cholesky": lambda x, y, v, k, b: xp.linalg.cholesky(x @ x.T + _eye(x), upper=True),
+    "inv": lambda x, y, v, k, b: xp.linalg.inv(x @ x.T + _eye(x)),
+    "det": lambda x, y, v, k, b: xp.linalg.det((x @ x.T + _eye(x)) / 9),
+    "slogdet": lambda x, y, v, k, b: sum(xp.linalg.slogdet(x @ x.T + _eye(x))),
+    "eigh": lambda x, y, v, k, b: abs(xp.linalg.eigh(x.T @ x + _eye(x.T)).eigenvectors[:, -1]),
+    "eigvalsh": lambda x, y, v, k, b: xp.linalg.eigvalsh(x @ x.T),
+    "qr": lambda x, y, v, k, b: abs(xp.linalg.qr(x).R),
+    "qr complete": lambda x, y, v, k, b: xp.matmul(*xp.linalg.qr(x, mode="complete")),
+    "svd": lambda x, y, v, k, b: xp.linalg.svd(x, full_matrices=False).S[:1],
+    "svdvals": lambda x, y, v, k, b: xp.linalg.svdvals(x),
+    "solve": lambda x, y, v, k, b: xp.linalg.solve(x @ x.T + _eye(x), y),
+    "solve a vector": lambda x, y, v, k, b: xp.linalg.solve(x.T @ x + _eye(x.T), v),
+    "pinv": lambda x, y, v, k, b: xp.linalg.pinv(x, rtol=1e-5),
+    "matrix_rank": lambda x, y, v, k, b: xp.linalg.matrix_rank(x[:, :1] @ v[None], rtol=1e-5),
+    "matrix_power": lambda x, y, v, k, b: xp.linalg.matrix_power(x @ x.T / 9, 5),
+    "matrix_power below 0": lambda x, y, v, k, b: xp.linalg.matrix_power(x @ x.T + _eye(x), -2),
+    "matrix_power of 0": lambda x, y, v, k, b: xp.linalg.matrix_power(x @ x.T, 0),
+    "diagonal": lambda x, y, v, k, b: xp.linalg.diagonal(x) + xp.linalg.diagonal(b),
+    "trace": lambda x, y, v, k, b: xp.linalg.trace(k) + xp.linalg.trace(x),
+    "trace beside": lambda x, y, v, k, b: xp.linalg.trace(xp.pad(x, 2), offset=-1),
+    "cross": lambda x, y, v, k, b: xp.linalg.cross(
+        xp.stack([x, y, x]), xp.stack([y, y * 2, x]), axis=0
+    ),
+    "vector_norm": lambda x, y, v, k, b: xp.linalg.vector_norm(x, axis=1, keepdims=True),
+    "vector_norm of integers": lambda x, y, v, k, b: xp.linalg.vector_norm(k),
+    "vector_norm by 0": lambda x, y, v, k, b: xp.linalg.vector_norm(v * (v > 0), ord=0),
+    "vector_norm by 1": lambda x, y, v, k, b: xp.linalg.vector_norm(x, ord=1),
+    "vector_norm by 3": lambda x, y, v, k, b: xp.linalg.vector_norm(x, ord=3, axis=0),
+    "vector_norm, greatest": lambda x, y, v, k, b: xp.linalg.vector_norm(x, ord=xp.inf),
+    "vector_norm, least": lambda x, y, v, k, b: xp.linalg.vector_norm(x, ord=-xp.inf),
+    "matrix_norm": lambda x, y, v, k, b: xp.linalg.matrix_norm(x),
+    "matrix_norm by 1": lambda x, y, v, k, b: xp.linalg.matrix_norm(x, ord=1, keepdims=True),
+    "matrix_norm, rows": lambda x, y, v, k, b: xp.linalg.matrix_norm(x, ord=-xp.inf),
+    "matrix_norm by 2": lambda x, y, v, k, b: xp.linalg.matrix_norm(x, ord=2),
+    "matrix_norm, nuclear": lambda x, y, v, k, b: xp.linalg.matrix_norm(x, ord="nuc"),
+    "products": lambda x, y, v, k, b: xp.linalg.outer(v, v) @ xp.linalg.matrix_transpose(x),
+    "sums": lambda x, y, v, k, b: (
+        xp.linalg.vecdot(x, y) + xp.linalg.tensordot(x, v, 1) + xp.linalg.matmul(x, v)
+    ),
+}
+
+
+def _eye(x: Any) -> Any:
+    return xp.eye(x.shape[0], dtype="float32") * 4

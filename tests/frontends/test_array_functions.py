@@ -16,6 +16,7 @@ from explorer.ir.text.program_text import parse_program, print_program
 from tests.frontends.array_functions import (
     ELEMENTWISE,
     INPUTS,
+    LINALG,
     REDUCTIONS,
     SHAPES,
     SIZES,
@@ -23,8 +24,13 @@ from tests.frontends.array_functions import (
     arrays,
 )
 
-ALL = {**ELEMENTWISE, **REDUCTIONS, **SHAPES}
-FAMILIES = {"elementwise": ELEMENTWISE, "reductions": REDUCTIONS, "shapes": SHAPES}
+ALL = {**ELEMENTWISE, **REDUCTIONS, **SHAPES, **LINALG}
+FAMILIES = {
+    "elementwise": ELEMENTWISE,
+    "reductions": REDUCTIONS,
+    "shapes": SHAPES,
+    "linalg": LINALG,
+}
 
 
 def on_numpy(case: Case, inputs: Mapping[str, np.ndarray]) -> Any:
@@ -81,6 +87,7 @@ def test_the_texts_hold_every_name_of_the_module() -> None:
     dtypes = {n for n in xp.__all__ if isinstance(getattr(xp, n), type)}
     missing = set(xp.__all__) - set(written) - operators - elsewhere - values - dtypes
     assert not missing
+    assert not set(xp.linalg.__all__) - set(written)
 
 
 # Odd values and sizes.

@@ -25,6 +25,7 @@ from numpy import (
     uint64,
 )
 
+from explorer.frontends.arrays import linalg
 from explorer.frontends.arrays.assignment import setitem
 from explorer.frontends.arrays.choices import (
     bitwise_and,
@@ -357,6 +358,7 @@ __all__ = [
     "left_shift",
     "less",
     "less_equal",
+    "linalg",
     "linspace",
     "log",
     "log1p",

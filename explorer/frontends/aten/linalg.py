@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy
 
 from explorer.frontends import arrays as np
+from explorer.frontends.arrays.linalg import library
 from explorer.frontends.aten.call import Call
 from explorer.frontends.aten.elementwise import like
 from explorer.frontends.aten.shaping import cut
 from explorer.frontends.tracing.array import TracedArray
-from explorer.frontends.tracing.dims import plain_dim
-from explorer.frontends.tracing.emit import bind
-from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.promote import converted, traced
-from explorer.ir.calls import AttrValue, LibraryCall
-from explorer.ir.shapes.dims import Dim
-from explorer.ir.types import Tensor
 
 Handler = Callable[..., Any]
-
-
-def library(
-    function: str, args: Sequence[TracedArray], shapes: Sequence[Any], **attrs: AttrValue
-) -> list[TracedArray]:
-    """What a function of the library gives: arrays of these shapes, in the dtype of the first
-    argument; a pair is a shape and a dtype.
-    """
-    frame = current_frame()
-    own = tuple(frame.own(a.value, a.home) for a in args)
-    types = []
-    for found in shapes:
-        dims, dtype = found if isinstance(found, list) else (found, args[0].type.element)
-        types.append(Tensor(tuple(map(_dim, dims)), dtype))
-    call = LibraryCall("linalg", function, own, tuple(attrs.items()))
-    return bind(frame, call, types, function)
-
-
-def _dim(value: Any) -> Dim:
-    found = plain_dim(value)
-    assert found is not None, "a dim is a number or arithmetic on others"
-    return found
 
 
 def _no_faults(call: Call, x: TracedArray, result: int) -> TracedArray:
