@@ -1,178 +1,380 @@
-"""Derivatives of the library "linalg": Giles 2008, Collected matrix derivative results."""
+"""Derivatives of the library "linalg": Giles 2008, Collected matrix derivative results; Walter and
+Lehmann 2010, Algorithmic differentiation of linear algebra functions, of QR.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from explorer.autodiff.differentiating import Differentiating
+from explorer.autodiff.partials import Term, functions
+from explorer.autodiff.rules import summed
 from explorer.ir.calls import AttrValue, LibraryCall, OpCall, Var
+from explorer.ir.kernel import at, axes
 from explorer.ir.program import Binding, Constant
+from explorer.ir.shapes.dims import Dim, simplify
 from explorer.ir.types import Tensor
 
-Given = tuple[Var | None, ...]  # the adjoints of the results
-Rule = Callable[[Differentiating, Binding, Given], Iterator[tuple[Var, Var]]]
+Rule = Callable[[Differentiating, Binding, tuple[Var | None, ...]], Iterator[tuple[Var, Var]]]
 
 
-def _inverse(reverse: Differentiating, binding: Binding, given: Given) -> Iterator[tuple[Var, Var]]:
+@dataclass(frozen=True)
+class Matrices:
+    """A value of the backward pass, one or more matrices of it, with their arithmetic."""
+
+    reverse: Differentiating
+    var: Var
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        return self.var.tensor.dims
+
+    @property
+    def T(self) -> Matrices:
+        dims = self.dims
+        order = (*range(len(dims) - 2), len(dims) - 1, len(dims) - 2)
+        return self.op("Transpose", (*dims[:-2], dims[-1], dims[-2]), perm=order)
+
+    def __matmul__(self, other: Matrices) -> Matrices:
+        lead = _broadcast(self.dims[:-2], other.dims[:-2])
+        return self.op("MatMul", (*lead, self.dims[-2], other.dims[-1]), other)
+
+    def __add__(self, other: Matrices) -> Matrices:
+        return self.op("Add", _broadcast(self.dims, other.dims), other)
+
+    def __sub__(self, other: Matrices) -> Matrices:
+        return self.op("Sub", _broadcast(self.dims, other.dims), other)
+
+    def __mul__(self, other: Matrices | float) -> Matrices:
+        by = other if isinstance(other, Matrices) else self.number(other)
+        return self.op("Mul", _broadcast(self.dims, by.dims), by)
+
+    def __truediv__(self, other: Matrices) -> Matrices:
+        return self.op("Div", _broadcast(self.dims, other.dims), other)
+
+    def __neg__(self) -> Matrices:
+        return self.op("Neg", self.dims)
+
+    def op(self, op: str, dims: tuple[Dim, ...], *others: Matrices, **attrs: AttrValue) -> Matrices:
+        """An operator of this value and others."""
+        call = OpCall(op, (self.var, *(o.var for o in others)), tuple(attrs.items()))
+        return self.bound("d", [Tensor(dims, self.var.tensor.element)], call)[0]
+
+    def library(self, function: str, *dims: tuple[Dim, ...], **attrs: AttrValue) -> list[Matrices]:
+        """Results of these dims of a function of the library of this value."""
+        call = LibraryCall("linalg", function, (self.var,), tuple(attrs.items()))
+        return self.bound(function, [Tensor(d, self.var.tensor.element) for d in dims], call)
+
+    def bound(self, hint: str, types: list[Tensor], call: OpCall | LibraryCall) -> list[Matrices]:
+        return [Matrices(self.reverse, v) for v in self.reverse.bind(hint, types, call)]
+
+    def number(self, value: float) -> Matrices:
+        """A number in this value's dtype."""
+        held = Constant(np.array(value).astype(self.var.tensor.element))
+        return Matrices(self.reverse, self.reverse.around.constant("number", held))
+
+    @property
+    def inverse(self) -> Matrices:
+        return self.library("inverse", self.dims)[0]
+
+    def solved(self, other: Matrices, function: str = "solve", **attrs: int) -> Matrices:
+        """The product of the inverse with another matrix."""
+        lead = _broadcast(self.dims[:-2], other.dims[:-2])
+        type = Tensor((*lead, self.dims[-1], other.dims[-1]), self.var.tensor.element)
+        call = LibraryCall("linalg", function, (self.var, other.var), tuple(attrs.items()))
+        return self.bound(function, [type], call)[0]
+
+    def along(self, axis: int) -> Matrices:
+        """Numbers as a row (-2) or a column (-1) of each matrix."""
+        dims = self.dims
+        shape = (*dims, 1) if axis == -1 else (*dims[:-1], 1, dims[-1])
+        return self.op("Reshape", shape, shape=shape, allowzero=1)
+
+    def lower(self, diagonal: int = 0) -> Matrices:
+        """The triangle up to a diagonal, 0 elsewhere."""
+        return self.op("Trilu", self.dims, k=(diagonal,), upper=0)
+
+    def upper(self, diagonal: int = 0) -> Matrices:
+        """The triangle from a diagonal on, 0 elsewhere."""
+        return self.op("Trilu", self.dims, k=(diagonal,), upper=1)
+
+    def cut(self, axis: int, begin: Dim, count: Dim) -> Matrices:
+        """Some rows (-2) or columns (-1)."""
+        rank, at_axis = len(self.dims), len(self.dims) + axis
+        first = tuple(begin if d == at_axis else 0 for d in range(rank))
+        dims = tuple(count if d == at_axis else n for d, n in enumerate(self.dims))
+        return self.op("Slice", dims, begin=first, step=(1,) * rank, extent=dims)
+
+    def joined(self, axis: int, other: Matrices) -> Matrices:
+        """Both below each other (-2) or side by side (-1)."""
+        at_axis = len(self.dims) + axis
+        dims = list(self.dims)
+        dims[axis] = simplify(dims[axis] + other.dims[axis])
+        return self.op("Concat", tuple(dims), other, axis=at_axis)
+
+    def unless_zero(self, divisor: Matrices) -> Matrices:
+        """The value divided by another one, 0 where that is 0."""
+        over, dtype = axes("i", self.dims), self.var.tensor.element
+        f = functions(dtype)
+        value, by = (Term(at(n, over), dtype) for n in "vb")
+        ratio = f("where", f("eq", by, 0.0), 0.0, value / by).expr
+        given = {"v": self.var, "b": divisor.var}
+        return Matrices(self.reverse, self.reverse.map("d", over, ratio, given))
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call that is differentiated: its arguments, its results, and the adjoints of these."""
+
+    reverse: Differentiating
+    args: tuple[Matrices, ...]
+    results: tuple[Matrices, ...]
+    adjoints: tuple[Matrices | None, ...]
+    attrs: Mapping[str, Any]
+
+
+Parts = Iterator[tuple[Matrices, Matrices]]  # an argument, and what its adjoint is added
+
+
+def _inverse(site: Site) -> Parts:
     """Y = A⁻¹: dA = -Yᵀ dY Yᵀ."""
-    (dy,), (a,) = given, binding.reads
+    (a,), (y,), (dy,) = site.args, site.results, site.adjoints
     assert dy is not None
-    turned = _turned(reverse, binding.var)
-    yield a, _less(reverse, _product(reverse, _product(reverse, turned, dy), turned))
+    yield a, -(y.T @ dy @ y.T)
 
 
-def _solve(reverse: Differentiating, binding: Binding, given: Given) -> Iterator[tuple[Var, Var]]:
+def _solve(site: Site) -> Parts:
     """A X = B: dB = A⁻ᵀ dX, dA = -dB Xᵀ."""
-    (dx,), (a, b), x = given, binding.reads, binding.var
+    (a, b), (x,), (dx,) = site.args, site.results, site.adjoints
     assert dx is not None
-    if not (a.tensor.dims[:-2] == b.tensor.dims[:-2] == x.tensor.dims[:-2]):
-        reverse.refuse("solves for matrices of which some stand for several")
-    db = _call(reverse, "solve", b.tensor, _turned(reverse, a), dx)
+    db = a.T.solved(dx)
     yield b, db
-    yield a, _less(reverse, _product(reverse, db, _turned(reverse, x)))
+    yield a, -(db @ x.T)
 
 
-def _determinant(
-    reverse: Differentiating, binding: Binding, given: Given
-) -> Iterator[tuple[Var, Var]]:
+def _solve_triangle(site: Site) -> Parts:
+    """The same where A is a triangle, and so is dA."""
+    (a, b), (x,), (dx,) = site.args, site.results, site.adjoints
+    assert dx is not None
+    upper, unit = (site.attrs.get(n, 0) for n in ("upper", "unit"))
+    db = a.T.solved(dx, "solve_triangle", upper=int(not upper), unit=unit)
+    da = -(db @ x.T)
+    yield b, db
+    yield a, da.upper(unit) if upper else da.lower(-unit)
+
+
+def _determinant(site: Site) -> Parts:
     """y = det A: dA = dy y A⁻ᵀ."""
-    (dy,), (a,) = given, binding.reads
+    (a,), (y,), (dy,) = site.args, site.results, site.adjoints
     assert dy is not None
-    yield a, _times_inverse(reverse, a, _op(reverse, "Mul", dy.tensor, dy, binding.var))
+    yield a, a.inverse.T * (dy * y).along(-1).along(-1)
 
 
-def _log_determinant(
-    reverse: Differentiating, binding: Binding, given: Given
-) -> Iterator[tuple[Var, Var]]:
+def _log_determinant(site: Site) -> Parts:
     """y = log |det A|: dA = dy A⁻ᵀ; the sign is flat."""
-    (_, dy), (a,) = given, binding.reads
+    (a,), (_, dy) = site.args, site.adjoints
     if dy is not None:
-        yield a, _times_inverse(reverse, a, dy)
+        yield a, a.inverse.T * dy.along(-1).along(-1)
 
 
-def _cholesky(
-    reverse: Differentiating, binding: Binding, given: Given
-) -> Iterator[tuple[Var, Var]]:
+def _cholesky(site: Site) -> Parts:
     """A = L Lᵀ: dA = (S + Sᵀ) / 2 with S = L⁻ᵀ Φ(Lᵀ dL) L⁻¹; Φ is the lower triangle, its diagonal
     halved.
     """
-    (dl,), (a,), low = given, binding.reads, binding.var
-    assert dl is not None and isinstance(binding.expr, LibraryCall)
-    if dict(binding.expr.attrs).get("upper"):
-        low, dl = _turned(reverse, low), _turned(reverse, dl)
-    inverse = _call(reverse, "inverse", low.tensor, low)
-    inner = _lower(reverse, _product(reverse, _turned(reverse, low), dl), 0.5)
-    whole = _product(reverse, _product(reverse, _turned(reverse, inverse), inner), inverse)
-    both = _op(reverse, "Add", a.tensor, whole, _turned(reverse, whole))
-    yield a, _op(reverse, "Mul", a.tensor, both, _number(reverse, 0.5, a))
+    (a,), (low,), (dl,) = site.args, site.results, site.adjoints
+    assert dl is not None
+    if site.attrs.get("upper"):
+        low, dl = low.T, dl.T
+    inverse, inner = low.inverse, low.T @ dl
+    whole = inverse.T @ (inner.lower() + inner.lower(-1)) @ inverse
+    yield a, (whole + whole.T) * 0.25
 
 
-def _eigenvalues(
-    reverse: Differentiating, binding: Binding, given: Given
-) -> Iterator[tuple[Var, Var]]:
-    """A = V Λ Vᵀ: dA = V dΛ Vᵀ; vectors have a sign that nothing says, and no derivative here."""
-    dw, (a,) = given[0], binding.reads
-    if any(v is not None for v in given[1:]):
-        reverse.refuse("gives eigenvectors, which have no derivative here")
-    assert dw is not None and isinstance(binding.expr, LibraryCall)
-    call = LibraryCall("linalg", "eigh", (a,), binding.expr.attrs)
-    _, v = reverse.bind("eigh", [dw.tensor, a.tensor], call)
-    scaled = _op(reverse, "Mul", a.tensor, v, _wide(reverse, dw, -2))
-    yield a, _product(reverse, scaled, _turned(reverse, v))
+def _eigenvectors(site: Site) -> Parts:
+    """A = V Λ Vᵀ: dA = V (dΛ + Vᵀ dV / (λⱼ - λᵢ)) Vᵀ."""
+    (a,), (dw, *dv) = site.args, site.adjoints
+    w, v = site.results if dv else a.library("eigh", a.dims[:-1], a.dims, **site.attrs)
+    inner = None
+    if dv and dv[0] is not None:
+        inner = _skew(v.T @ dv[0]).unless_zero(w.along(-2) - w.along(-1)) * 0.5
+    left = _sum(v @ inner if inner is not None else None, v * dw.along(-2) if dw else None)
+    yield a, left @ v.T
 
 
-def _singular_values(
-    reverse: Differentiating, binding: Binding, given: Given
-) -> Iterator[tuple[Var, Var]]:
+def _singular_values(site: Site) -> Parts:
     """A = U S Vᵀ: dA = U dS Vᵀ."""
-    (ds,), (a,) = given, binding.reads
+    (a,), (ds,) = site.args, site.adjoints
     assert ds is not None
-    *lead, rows, columns = a.tensor.dims
-    types = [
-        Tensor((*lead, rows, ds.tensor.dims[-1]), a.tensor.element),
-        ds.tensor,
-        Tensor((*lead, ds.tensor.dims[-1], columns), a.tensor.element),
-    ]
-    u, _, v = reverse.bind("svd", types, LibraryCall("linalg", "svd", (a,), (("full", 0),)))
-    yield a, _product(reverse, _op(reverse, "Mul", u.tensor, u, _wide(reverse, ds, -2)), v)
+    *lead, rows, columns = a.dims
+    least = ds.dims[-1]
+    u, _, v = a.library("svd", (*lead, rows, least), ds.dims, (*lead, least, columns), full=0)
+    yield a, u * ds.along(-2) @ v
 
 
-RULES: Mapping[str, Rule] = {
+def _singular_vectors(site: Site) -> Parts:
+    """A = U S Vᵀ, with E = sⱼ² - sᵢ² and the part of dU and dV that is in no vector's direction:
+    dA = U (dS + (UᵀdU - dUᵀU) / E S + S (VᵀdV - dVᵀV) / E) Vᵀ + (1 - U Uᵀ) dU S⁻¹ Vᵀ
+    + U S⁻¹ dVᵀ (1 - V Vᵀ).
+    """
+    (a,), (u, s, v) = site.args, site.results
+    least = s.dims[-1]
+    u, v = u.cut(-1, 0, least), v.cut(-2, 0, least)
+    du, ds, dv = site.adjoints
+    square = s * s
+    gaps = square.along(-2) - square.along(-1)
+    inner = left = right = None
+    if du is not None:
+        du = du.cut(-1, 0, least)
+        inner = _skew(u.T @ du).unless_zero(gaps) * s.along(-2)
+        left = du / s.along(-2)
+        left = (left - u @ (u.T @ left)) @ v
+    if dv is not None:
+        dv = dv.cut(-2, 0, least)
+        inner = _sum(inner, _skew(v @ dv.T).unless_zero(gaps) * s.along(-1))
+        right = dv / s.along(-1)
+        right = u @ (right - right @ v.T @ v)
+    middle = _sum(u @ inner if inner else None, u * ds.along(-2) if ds else None)
+    yield a, _sum(middle @ v, left, right)
+
+
+def _qr(site: Site) -> Parts:
+    """A = Q R: dA = (dQ + Q M) R⁻ᵀ; M is symmetric, above its diagonal that of dR Rᵀ - Qᵀ dQ.
+
+    Of columns that are more than rows the rest is Q R₂: dA₂ = Q dR₂, dQ has A₂ dR₂ᵀ more.
+    """
+    (a,), (q, r), (dq, dr) = site.args, site.results, site.adjoints
+    rows, columns = a.dims[-2:]
+    equal = site.reverse.around.env.equal
+    if site.attrs.get("mode") == "r":
+        site.reverse.refuse("gives a triangle without its orthogonal columns")
+    wide = equal(q.dims[-1], columns) is not True
+    rest = None
+    if wide:
+        if not (isinstance(rows, int) and isinstance(columns, int) and rows < columns):
+            site.reverse.refuse("has more orthogonal columns than the matrix has")
+        last = rows, columns - rows
+        r = r.cut(-1, 0, rows)
+        if dr is not None:
+            end, dr = dr.cut(-1, *last), dr.cut(-1, 0, rows)
+            dq = _sum(dq, a.cut(-1, *last) @ end.T)
+            rest = q @ end
+    inner = _sum(dr @ r.T if dr is not None else None, -(q.T @ dq) if dq is not None else None)
+    assert inner is not None
+    both = inner.upper() + inner.upper(1).T
+    turned = _sum(dq, q @ both)
+    assert turned is not None
+    da = r.solved(turned.T, "solve_triangle", upper=1, unit=0).T
+    if wide:
+        da = da.joined(-1, rest if rest is not None else a.cut(-1, *last) * 0.0)
+    yield a, da
+
+
+def _lu(site: Site) -> Parts:
+    """A = P L U: dA = P L⁻ᵀ (Φ + Ψ) U⁻ᵀ; Φ is Lᵀ dL below the diagonal, Ψ is dU Uᵀ from it on.
+
+    Columns U₂ = L⁻¹ A₂ that are more than rows have dA₂ = L⁻ᵀ dU₂ and take dA₂ U₂ᵀ from dL, rows
+    L₂ = A₂ U⁻¹ that are more than columns have dA₂ = dL₂ U⁻ᵀ and take L₂ᵀ dA₂ from dU.
+    """
+    (a,), (packed, pivots), (d, _) = site.args, site.results, site.adjoints
+    rows, columns = a.dims[-2:]
+    assert d is not None and isinstance(rows, int) and isinstance(columns, int)
+    least = min(rows, columns)
+    core = packed.cut(-2, 0, least).cut(-1, 0, least)
+
+    def left(x: Matrices) -> Matrices:
+        return core.T.solved(x, "solve_triangle", upper=1, unit=1)
+
+    def right(x: Matrices) -> Matrices:
+        return core.solved(x.T, "solve_triangle", upper=1, unit=0).T
+
+    dl = du = d.cut(-2, 0, least).cut(-1, 0, least)
+    more = None
+    if columns > least:
+        more = left(d.cut(-1, least, columns - least))
+        dl = dl - more @ packed.cut(-1, least, columns - least).T
+    if rows > least:
+        more = right(d.cut(-2, least, rows - least))
+        du = du - packed.cut(-2, least, rows - least).T @ more
+    inner = (core.lower(-1).T @ dl + dl).lower(-1) + (du @ core.upper().T).upper()
+    da = right(left(inner))
+    if more is not None:
+        da = da.joined(-1 if columns > least else -2, more)
+    shape = Tensor((*a.dims[:-2], rows, rows), "float32")
+    call = LibraryCall("linalg", "permutation", (pivots.var,), (("rows", rows),))
+    (order,) = a.bound("order", [shape], call)
+    (order,) = a.bound(
+        "order", [Tensor(shape.dims, a.var.tensor.element)], OpCall("CastLike", (order.var, a.var))
+    )
+    yield a, order @ da
+
+
+def _exponential(site: Site) -> Parts:
+    """dA is the block above the diagonal of exp [[Aᵀ, dY], [0, Aᵀ]]."""
+    (a,), (dy,) = site.args, site.adjoints
+    assert dy is not None
+    size = a.dims[-1]
+    above, below = a.T.joined(-1, dy), (dy * 0.0).joined(-1, a.T)
+    both = above.joined(-2, below)
+    whole = both.library("exponential", both.dims)[0]
+    yield a, whole.cut(-2, 0, size).cut(-1, size, size)
+
+
+RULES: Mapping[str, Callable[[Site], Parts]] = {
     "inverse": _inverse,
     "solve": _solve,
+    "solve_triangle": _solve_triangle,
     "determinant": _determinant,
     "log_determinant": _log_determinant,
     "cholesky": _cholesky,
-    "eigh": _eigenvalues,
-    "eigvalsh": _eigenvalues,
+    "eigh": _eigenvectors,
+    "eigvalsh": _eigenvectors,
     "singular_values": _singular_values,
+    "svd": _singular_vectors,
+    "qr": _qr,
+    "lu": _lu,
+    "exponential": _exponential,
 }
 
 
 def linalg_rule(call: LibraryCall) -> Rule | None:
     """The rule of a function of the library; None where it has none."""
-    return RULES.get(call.function) if call.library == "linalg" else None
+    found = RULES.get(call.function) if call.library == "linalg" else None
+    if found is None:
+        return None
+
+    def rule(
+        reverse: Differentiating, binding: Binding, given: tuple[Var | None, ...]
+    ) -> Iterator[tuple[Var, Var]]:
+        args, results = (
+            tuple(Matrices(reverse, v) for v in vars) for vars in (binding.reads, binding.vars)
+        )
+        adjoints = tuple(None if v is None else Matrices(reverse, v) for v in given)
+        for arg, part in found(Site(reverse, args, results, adjoints, dict(call.attrs))):
+            same = len(arg.dims) == len(part.dims) and arg.dims == part.dims
+            yield arg.var, part.var if same else summed(reverse, part.var, arg.var)
+
+    return rule
 
 
-# Matrices.
+def _sum(*parts: Matrices | None) -> Matrices | None:
+    """The sum of those that there are; None of none."""
+    found = None
+    for part in parts:
+        if part is not None:
+            found = part if found is None else found + part
+    return found
 
 
-def _op(reverse: Differentiating, op: str, type: Tensor, *args: Var) -> Var:
-    return reverse.bind("d", [type], OpCall(op, args))[0]
+def _skew(x: Matrices) -> Matrices:
+    return x - x.T
 
 
-def _call(reverse: Differentiating, function: str, type: Tensor, *args: Var) -> Var:
-    attrs: tuple[tuple[str, AttrValue], ...] = ()
-    return reverse.bind(function, [type], LibraryCall("linalg", function, args, attrs))[0]
-
-
-def _turned(reverse: Differentiating, a: Var) -> Var:
-    dims = a.tensor.dims
-    order = (*range(len(dims) - 2), len(dims) - 1, len(dims) - 2)
-    type = Tensor((*dims[:-2], dims[-1], dims[-2]), a.tensor.element)
-    return reverse.bind("turned", [type], OpCall("Transpose", (a,), (("perm", order),)))[0]
-
-
-def _product(reverse: Differentiating, a: Var, b: Var) -> Var:
-    type = Tensor((*a.tensor.dims[:-1], b.tensor.dims[-1]), a.tensor.element)
-    return _op(reverse, "MatMul", type, a, b)
-
-
-def _less(reverse: Differentiating, a: Var) -> Var:
-    return _op(reverse, "Neg", a.tensor, a)
-
-
-def _wide(reverse: Differentiating, v: Var, axis: int) -> Var:
-    dims = v.tensor.dims
-    shape = (*dims, 1) if axis == -1 else (*dims[:-1], 1, dims[-1])
-    call = OpCall("Reshape", (v,), (("shape", shape), ("allowzero", 1)))
-    return reverse.bind("wide", [Tensor(shape, v.tensor.element)], call)[0]
-
-
-def _times_inverse(reverse: Differentiating, a: Var, factor: Var) -> Var:
-    across = _turned(reverse, _call(reverse, "inverse", a.tensor, a))
-    each = _wide(reverse, _wide(reverse, factor, -1), -1)
-    return _op(reverse, "Mul", a.tensor, across, each)
-
-
-def _number(reverse: Differentiating, value: float, like: Var) -> Var:
-    return _constant(reverse, np.array(value), like)
-
-
-def _constant(reverse: Differentiating, array: np.ndarray, like: Var) -> Var:
-    return reverse.around.constant("number", Constant(array.astype(like.tensor.element)))
-
-
-def _size(reverse: Differentiating, a: Var) -> int:
-    n = a.tensor.dims[-1]
-    if not isinstance(n, int):
-        reverse.refuse("is of matrices whose sizes only a run knows")
-    return n
-
-
-def _lower(reverse: Differentiating, a: Var, diagonal: float) -> Var:
-    n = _size(reverse, a)
-    mask = np.tril(np.ones((n, n)), -1) + diagonal * np.eye(n)
-    return _op(reverse, "Mul", a.tensor, a, _constant(reverse, mask, a))
+def _broadcast(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The dims of two values together; what is not 1 is the same."""
+    rank = max(len(a), len(b))
+    wide = [(*(1 for _ in range(rank - len(dims))), *dims) for dims in (a, b)]
+    return tuple(m if n == 1 else n for n, m in zip(*wide, strict=True))

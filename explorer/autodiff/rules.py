@@ -90,7 +90,7 @@ def _clip(reverse: Differentiating, binding: Binding, adjoint: Var) -> Iterator[
         var = given.get(name)
         if var is not None and var.name in reverse.active:
             part = _map(reverse, over, f("where", condition, g, 0.0), given)
-            yield var, part if name == "x" else _summed(reverse, part, var)
+            yield var, part if name == "x" else summed(reverse, part, var)
 
 
 def _map(
@@ -109,7 +109,7 @@ def _along(var: Var, name: str, over: tuple[Axis, ...], reverse: Differentiating
     return Read(name, tuple(affine({a.name: 1} if s else {}) for a, s in zip(last, same)))
 
 
-def _summed(reverse: Differentiating, value: Var, like: Var) -> Var:
+def summed(reverse: Differentiating, value: Var, like: Var) -> Var:
     """The sum over all that a broadcast value was read at."""
     dims, most = like.tensor.dims, value.tensor.dims
     shape = (*(1 for _ in most[len(dims) :]), *dims)

@@ -292,8 +292,18 @@ def test_no_gradient_goes_where_pytorch_takes_none() -> None:
         lambda a, b: torch.linalg.cholesky(a @ a.mT) @ b,
         lambda a, b: torch.linalg.eigvalsh(a @ a.mT) * b,
         lambda a, b: torch.linalg.svdvals(a) * b,
+        lambda a, b: torch.linalg.solve_triangular(a, b @ a, upper=True, unitriangular=True),
+        lambda a, b: torch.linalg.eigh(a + a.mT)[1] * b,
+        lambda a, b: torch.linalg.qr(a[:, :2])[0] * b[:, :2] + torch.linalg.qr(a[:2])[1].sum(),
+        lambda a, b: torch.cat(torch.linalg.svd(a[:, :2], False)[::2]) * b[0, :2],
+        lambda a, b: torch.linalg.lu_factor(a[:2])[0] + torch.linalg.lu_factor(a[:, :2])[0].mT,
+        lambda a, b: torch.linalg.matrix_exp(a) * b,
+        lambda a, b: torch.linalg.solve(a, torch.stack([b, 2 * b])),
     ],
-    ids=["solve", "inv", "det", "slogdet", "cholesky", "eigvalsh", "svdvals"],
+    ids=[
+        *("solve", "inv", "det", "slogdet", "cholesky", "eigvalsh", "svdvals", "triangle", "eigh"),
+        *("qr", "svd", "lu", "exp", "broadcast"),
+    ],
 )
 def test_linear_algebra_has_derivatives(run: Callable[..., Any]) -> None:
     class Module(torch.nn.Module):  # type: ignore[misc]
