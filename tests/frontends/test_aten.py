@@ -48,7 +48,7 @@ def check(found: dict[str, Any], wanted: Any) -> None:
 def agrees(run: Callable[..., Any], *args: Any) -> explorer.Model:
     """The interpreter gives what PyTorch gives, and nothing of it came by way of ONNX."""
     model = explorer.load(exported(run, args))
-    assert any(s.op.startswith("aten.") for s in model.program.sources)
+    assert any(s.op.startswith(("aten.", "torch_nn.")) for s in model.program.sources)
     feeds = dict(zip(model.inputs, map(array_of, args), strict=True))
     check(evaluate(model.program, feeds), run(*(a.clone() for a in args)))
     return model
@@ -116,6 +116,34 @@ REFUSED_BY_ONNX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "polygamma": (lambda x: torch.polygamma(2, x), (torch.tensor([0.3, 1.0, 7.0]),)),
     "gcd": (torch.gcd, (torch.tensor([12, 0, -9]), torch.tensor([18, 5, 6]))),
     "copysign": (torch.copysign, (torch.tensor([1.0, -2, 3]), torch.tensor([-0.0, 0.0, -1]))),
+    "frexp": (torch.frexp, (torch.tensor([-3.0, 1e-42, 0, 0.5, 1e30, torch.inf]),)),
+    "bits": (lambda x: x.view(torch.int32), (randn(3),)),
+    "geqrf": (lambda x: torch.geqrf(x), (randn(2, 4, 3),)),
+    "scores of a linear layer": (
+        lambda x, w, y: F.linear_cross_entropy(
+            x, w, y, options=torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+        ),
+        (randn(5, 4), randn(3, 4), torch.tensor([0, 2, -100, 1, 1])),
+    ),
+    "igamma": (
+        lambda a, x: (torch.igamma(a, x), torch.igammac(a, x)),
+        (
+            torch.tensor([[0.1], [3], [250], [0], [torch.inf]]),
+            torch.tensor([-1, 0, 0.05, 2.5, 40, 251, torch.inf]),
+        ),
+    ),
+    "nextafter": (torch.nextafter, (torch.tensor([0.0, 1, -2]), torch.tensor([1.0, 0, -2]))),
+    "bilinear forms": (F.bilinear, (randn(4, 3), randn(4, 2), randn(5, 3, 2), torch.ones(5))),
+    "smaller images": (
+        lambda x: F.interpolate(x, (3, 4), mode="bicubic", antialias=True),
+        (randn(1, 2, 9, 7),),
+    ),
+    "unravel_index": (lambda i: torch.unravel_index(i, (3, 4)), (torch.tensor([5, 11]),)),
+    "angle": (torch.angle, (torch.tensor([-1.0, 0, 2, torch.nan]),)),
+    "unique": (
+        lambda x: torch.unique(x, return_inverse=True),
+        (torch.tensor([[3, 1], [1, 2]]),),
+    ),
     "hstack": (lambda a, b: torch.hstack([a, b]), (torch.ones(3), torch.zeros(2))),
     "embedding bags": (
         lambda w, i, o: F.embedding_bag(i, w, o, mode="mean"),
@@ -162,6 +190,29 @@ CASES = {**WRONG_BY_ONNX, **REFUSED_BY_ONNX}
 def test_an_operator_gives_what_pytorch_gives(name: str) -> None:
     run, args = CASES[name]
     agrees(run, *args)
+
+
+BESSEL = (
+    *("bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_i0", "airy_ai"),
+    *("modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "spherical_bessel_j0"),
+    *("scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "i0e", "i1e"),
+)
+POLYNOMIALS = (
+    *("chebyshev_polynomial_t", "shifted_chebyshev_polynomial_w", "hermite_polynomial_he"),
+    *("laguerre_polynomial_l", "legendre_polynomial_p"),
+)
+
+
+def test_bessel_functions_are_right_in_float64() -> None:
+    x = torch.tensor([-torch.inf, *torch.linspace(-12, 12, 49).tolist(), 200, torch.nan])
+    agrees(lambda x: [getattr(torch.special, f)(x) for f in BESSEL], x.double())
+
+
+def test_orthogonal_polynomials_have_the_degree_of_each_element() -> None:
+    """One of a degree below 0 is 0, and a degree is cut to an integer."""
+    x = torch.tensor([-1.5, -1, 0, 0.3, 1, 2]).double()
+    n = torch.tensor([[-1], [0], [1], [2.9], [9]]).double()
+    agrees(lambda x, n: [getattr(torch.special, f)(x, n) for f in POLYNOMIALS], x, n)
 
 
 def test_matrices_are_factored_by_labelled_library_calls() -> None:
@@ -336,6 +387,18 @@ def test_running_products_and_places_of_symbols() -> None:
         x = randn(*shape)
         first, second, third = run(x)
         check(evaluate(model.program, {"x0": x.numpy()}), (first, *second, *third))
+
+
+def test_diagonals_and_windows_of_symbols() -> None:
+    dims = ({0: dim("rows"), 1: torch.export.Dim("columns", min=3, max=64)},)
+
+    def run(x: Any) -> Any:
+        return x.diagonal(1), x.diagonal(-1), x.unfold(1, 2, 1), torch.diag_embed(x, 1)
+
+    model = explorer.load(exported(run, (randn(4, 5),), dims))
+    for shape in ((4, 5), (7, 3), (2, 4)):
+        x = randn(*shape)
+        check(evaluate(model.program, {"x0": x.numpy()}), run(x))
 
 
 def test_symbols_run_through_shapes() -> None:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from onnx import helper
+
 from explorer.frontends import arrays as np
-from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.call import Call, numpy_name
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.promote import converted, traced
@@ -188,6 +190,13 @@ def _copysign(call: Call, a: Any, b: Any) -> Any:
     return np.where(_negative(sign), np.negative(size), size)
 
 
+def _angle(call: Call, x: Any) -> Any:
+    """That of a real number as one in the plane: 0 or pi."""
+    given = call.cast(x)
+    found = np.where(np.less(given, like(0, given)), like(math.pi, given), like(0, given))
+    return np.where(is_nan(given), given, found)
+
+
 def _abs(call: Call, x: Any) -> Any:
     return np.abs(call.cast(x))
 
@@ -301,6 +310,15 @@ def _relu(call: Call, x: Any) -> Any:
 
 def _clipped(call: Call, x: Any, low: Any = -1, high: Any = 1) -> Any:
     return _clamp(call, x, low, high)
+
+
+def _random_relu(
+    call: Call, x: Any, noise: Any, low: float = 1 / 8, high: float = 1 / 3, random: bool = False
+) -> Any:
+    """Leaky by the mean of the slopes that it has while training."""
+    if random:
+        call.refuse("slopes that are other numbers in each run")
+    return [_leaky_relu(call, x, (low + high) / 2), traced(noise)]
 
 
 def _leaky_relu(call: Call, x: Any, slope: float = 0.01) -> Any:
@@ -452,7 +470,28 @@ def cast(x: Any, dtype: str) -> TracedArray:
 
 
 def _bits(call: Call, x: Any, *_: Any) -> Any:
-    return emit("BitCast", traced(x), to=call.dtype)
+    return same_bits(traced(x), call.dtype)
+
+
+def same_bits(x: TracedArray, dtype: str) -> TracedArray:
+    """The bits of an array as elements of a dtype of the same size."""
+    return emit("BitCast", x, to=int(helper.np_dtype_to_tensor_dtype(numpy_name(dtype))))
+
+
+def _frexp(call: Call, x: Any) -> Any:
+    """x = m 2ⁿ, m from 0.5 on and under 1, by the bits of n; 0 and what is not finite has n = 0."""
+    double = call.dtype == "float64"
+    whole, digits, bias = ("int64", 52, 1022) if double else ("int32", 23, 126)
+    wide = converted(call.cast(x), "float64" if double else "float32")
+    plain = np.equal(wide, like(0, wide)) | is_nan(wide) | is_inf(wide)
+    safe = np.where(plain, like(1, wide), wide)
+    tiny = np.less(np.abs(safe), like(2.0**-60, wide))  # none of them has too few digits then
+    safe = np.where(tiny, safe * 2.0**64, safe)
+    n = np.right_shift(same_bits(np.abs(safe), whole), digits) - bias
+    scale = same_bits((bias + 3 - n) * (1 << digits), wide.type.element)
+    part = np.where(plain, wide, safe * 0.25 * scale)
+    power = np.where(plain, 0, n - np.where(tiny, 64, 0))
+    return [call.cast(part), converted(power, call.dtype_of(1))]
 
 
 def _gcd(call: Call, a: Any, b: Any) -> Any:
@@ -529,6 +568,9 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "hypot": _hypot,
     "atan2": _atan2,
     "nan_to_num": _nan_to_num,
+    "frexp": _frexp,
+    "angle": _angle,
+    "nextafter": _binary(np.nextafter),
     "gcd": _gcd,
     "lcm": _lcm,
     "frac": _frac,
@@ -565,6 +607,7 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "relu6": lambda call, x: _clamp(call, x, 0, 6),
     "hardtanh": _clipped,
     "leaky_relu": _leaky_relu,
+    "rrelu_with_noise_functional": _random_relu,
     "elu": _elu,
     "celu": _celu,
     "selu": _selu,
@@ -618,6 +661,7 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "contiguous": _identity,
     "alias": _identity,
     "detach": lambda call, x: call.stopped(x),
+    "detach_": lambda call, x: call.stopped(x),
     "lift_fresh_copy": _identity,
     "lift_fresh": _identity,
     "_conj": _identity,

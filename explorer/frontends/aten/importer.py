@@ -14,11 +14,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from explorer.errors import Cancelled, IronworksError, UnsupportedOperator
+from explorer.frontends.aten.bessel import BESSEL
 from explorer.frontends.aten.call import Call, dtype_name
 from explorer.frontends.aten.elementwise import ELEMENTWISE
 from explorer.frontends.aten.indexing import INDEXING
 from explorer.frontends.aten.linalg import LINALG
 from explorer.frontends.aten.networks import NETWORKS
+from explorer.frontends.aten.polynomials import POLYNOMIALS
 from explorer.frontends.aten.recurrent import RECURRENT
 from explorer.frontends.aten.reductions import REDUCTIONS
 from explorer.frontends.aten.shaping import SHAPING
@@ -51,6 +53,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     **NETWORKS,
     **RECURRENT,
     **SPECIAL,
+    **BESSEL,
+    **POLYNOMIALS,
     **LINALG,
 }
 PLACES = frozenset(  # arguments that say where and how PyTorch makes a tensor, and nothing of it
@@ -67,7 +71,12 @@ NOTES = frozenset(  # operators that compute nothing
     }
 )
 SIZES = frozenset({"sym_size", "sym_numel", "item", "_local_scalar_dense"})
-OTHERS = {"transformers::grouped_mm_fallback": "aten::_grouped_mm"}  # other names of operators
+OTHERS = {  # operators beside ATen, and what they are called here
+    "transformers::grouped_mm_fallback": "aten::_grouped_mm",
+    "torch_nn::_linear_cross_entropy_batch_chunked": "aten::linear_cross_entropy",
+    "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction": "aten::linear_cross_entropies",
+}
+UNCHANGING = frozenset({"detach_"})  # operators in place that leave all elements as they are
 STATISTICS = {"batch_norm": (3, 5), "instance_norm": (3, 5)}  # what they change where they train
 
 
@@ -189,6 +198,8 @@ def _in_place(node: Any) -> Callable[..., Any] | None:
     name, overload = _name_and_overload(node.target)
     if node.op != "call_function" or not name.endswith("_") or name.endswith("__"):
         return None
+    if name in UNCHANGING:
+        return None
     changes = [a for a in node.target._schema.arguments if a.alias_info and a.alias_info.is_write]
     if len(changes) != 1 or changes[0] != node.target._schema.arguments[0]:
         return None
@@ -237,7 +248,7 @@ def _is_plain(node: Any) -> bool:
     if name in STATISTICS and any(node.args[i] for i in STATISTICS[name][1:]):
         return False
     known = operator_of(node.target) is not None or name in NOTES or name in SIZES
-    return known and not schema.is_mutable
+    return known and (name in UNCHANGING or not schema.is_mutable)
 
 
 def symbols_of(program: Any, names: Mapping[str, str]) -> list[str]:

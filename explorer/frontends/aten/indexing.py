@@ -287,6 +287,14 @@ def _strided_scatter(
     return _onto(call.cast(x), np.ravel(places), np.ravel(call.cast(source)), "none")
 
 
+def _unique(
+    call: Call, x: Any, ordered: bool = True, inverse: bool = False, counts: bool = False
+) -> Any:
+    values, _, places, each = np.unique(x, True, True, True)
+    empty = traced(numpy.zeros(0, numpy.int64))
+    return [values, np.reshape(places, traced(x).shape) if inverse else empty, each]
+
+
 def _unique_consecutive(
     call: Call, x: Any, inverse: bool = False, counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -545,6 +553,7 @@ INDEXING: Mapping[str, Handler] = {
     "index_copy": _by_slices("none"),
     "index_fill": _index_fill,
     "as_strided_scatter": _strided_scatter,
+    "_unique2": _unique,
     "unique_consecutive": _unique_consecutive,
     "index_reduce": _index_reduce,
     "masked_scatter": _masked_scatter,

@@ -75,6 +75,12 @@ def _qr(call: Call, a: Any, mode: str = "reduced") -> Any:
     return library("qr", [x], shapes, mode=mode)
 
 
+def _factors(call: Call, a: Any) -> Any:
+    x = call.cast(a)
+    *lead, rows, columns = x.shape
+    return library("householder", [x], [x.shape, (*lead, np.minimum(rows, columns))])
+
+
 def _svd(call: Call, a: Any, full: bool = False, vectors: bool = True, *_: Any) -> Any:
     x = call.cast(a)
     *lead, rows, columns = x.shape
@@ -274,6 +280,7 @@ LINALG: Mapping[str, Handler] = {
     "linalg_inv": _inverse,
     "inverse": _inverse,
     "linalg_qr": _qr,
+    "geqrf": _factors,
     "_linalg_svd": _svd,
     "linalg_svd": lambda call, a, full=True, *_: _svd(call, a, full),
     "linalg_svdvals": lambda call, a, *_: _svd(call, a, False, False)[1],

@@ -92,6 +92,18 @@ def _cdist(call: Call, a: Any, b: Any, p: float = 2, mode: Any = None) -> Any:
     return _distance(off, p)
 
 
+def _trilinear(
+    call: Call, a: Any, b: Any, c: Any, first: Any, second: Any, third: Any, sums: Any, *_: Any
+) -> Any:
+    """The sum over dims of a product of three, each with dims of its own of one element."""
+    x, y, z = (
+        np.expand_dims(call.cast(v), tuple(dims)) if dims else call.cast(v)
+        for v, dims in ((a, first), (b, second), (c, third))
+    )
+    product = np.multiply(np.multiply(x, y), z)
+    return reduced("ReduceSum", product, sums) if sums else product
+
+
 def _distance(off: TracedArray, p: float) -> Any:
     """The norm of differences along the last dim; flat where they are nothing."""
     if p == 0:
@@ -759,6 +771,10 @@ SMOOTH = {
     "linear": (("linear1d", 1), ("bilinear2d", 2), ("trilinear3d", 3)),
     "cubic": (("bicubic2d", 2),),
 }
+FILTERED: Mapping[str, Mapping[str, Any]] = {
+    "_upsample_bilinear2d_aa": {"mode": "linear"},
+    "_upsample_bicubic2d_aa": {"mode": "cubic", "cubic_coeff_a": -0.5},
+}
 IMAGES: Mapping[str, Handler] = {
     **{f"upsample_nearest{n}d.default": _resize("nearest", n, None, **NEAREST) for n in (1, 2, 3)},
     **{
@@ -774,6 +790,11 @@ IMAGES: Mapping[str, Handler] = {
         f"upsample_{name}.vec": _vector_resize(mode, rank, corners_at=0)
         for mode, forms in SMOOTH.items()
         for name, rank in forms
+    },
+    **{
+        f"{name}.{form}": resize(rank=2, corners_at=0, antialias=1, exclude_outside=1, **attrs)
+        for form, resize in (("default", _resize), ("vec", _vector_resize))
+        for name, attrs in FILTERED.items()
     },
 }
 
@@ -812,6 +833,34 @@ def _nll(call: Call, x: Any, target: Any, weight: Any, reduction: int, ignored: 
         return [np.squeeze(loss, (0,)) if alone else loss, like(0, given)]
     summed = reduced("ReduceSum", loss)
     return [np.divide(summed, total) if reduction == 1 else summed, total]
+
+
+def _linear_cross_entropy(
+    call: Call,
+    x: Any,
+    matrix: Any,
+    target: Any,
+    bias: Any,
+    weight: Any,
+    reduction: str,
+    ignored: int,
+    smoothing: float,
+    *_: Any,
+) -> Any:
+    """The loss of a linear layer, whose scores PyTorch makes rows by rows."""
+    if call.read - {0} or smoothing:
+        call.refuse("the gradients beside the loss, or smoothed labels")
+    scores = np.matmul(call.cast(x), np.transpose(call.cast(matrix)))
+    scores = scores if bias is None else np.add(scores, call.cast(bias))
+    how = ("none", "mean", "sum").index(reduction)
+    logs = emit("LogSoftmax", scores, axis=-1)
+    return [_nll(call, logs, target, weight, how, ignored)[0], None, None, None]
+
+
+def _linear_cross_entropies(
+    call: Call, x: Any, matrix: Any, target: Any, bias: Any, weight: Any, ignored: int, *_: Any
+) -> Any:
+    return _linear_cross_entropy(call, x, matrix, target, bias, weight, "none", ignored, 0.0)[0]
 
 
 def _embedding_bag(
@@ -969,6 +1018,9 @@ NETWORKS: Mapping[str, Handler] = {
     **IMAGES,
     "grid_sampler_2d": _grid_sample,
     "grid_sampler_3d": _grid_sample,
+    "_trilinear": _trilinear,
+    "linear_cross_entropy": _linear_cross_entropy,
+    "linear_cross_entropies": _linear_cross_entropies,
     "nll_loss_forward": _nll,
     "nll_loss2d_forward": _nll,
     "_embedding_bag": _embedding_bag,

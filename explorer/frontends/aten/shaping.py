@@ -179,12 +179,13 @@ def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1)
     a, b = axis_of(dim1, given.ndim), axis_of(dim2, given.ndim)
     rest = [d for d in range(given.ndim) if d not in (a, b)]
     rows, columns = given.shape[a], given.shape[b]
-    known = isinstance(rows, int) and isinstance(columns, int)
-    if not known and given.type.dims[a] != given.type.dims[b]:
-        call.refuse("a diagonal of dims that only a run knows")
     flat = np.reshape(np.transpose(given, (*rest, a, b)), (*(given.shape[d] for d in rest), -1))
     first = (max(-offset, 0), max(offset, 0))
-    least = max(min(rows - first[0], columns - first[1]), 0) if known else rows - abs(offset)
+    if given.type.dims[a] == given.type.dims[b]:
+        least = rows - abs(offset)
+    else:
+        least = np.minimum(rows - first[0], columns - first[1])
+    least = np.maximum(least, 0)
     step = np.multiply(np.arange(least), columns + 1)
     return np.take(flat, np.add(step, first[0] * columns + first[1]), -1)
 
@@ -192,14 +193,12 @@ def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1)
 def _diag_embed(call: Call, x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     given = traced(x)
     size = given.shape[-1] + abs(offset)
-    if not isinstance(size, int):
-        call.refuse("a diagonal of a dim that only a run knows")
     rank = given.ndim + 1
     wide = np.expand_dims(given, -1)
     pads = [(0, 0)] * (given.ndim - 1)
     before = (max(-offset, 0), max(offset, 0))
     count = size - abs(offset)
-    square = np.where(numpy.eye(count, dtype=bool), wide, converted(0, given.dtype))
+    square = np.where(np.eye(count, dtype=bool), wide, converted(0, given.dtype))
     margins = [(b, size - count - b) for b in before]
     found = np.pad(square, (*pads, *margins))
     return np.moveaxis(found, (rank - 2, rank - 1), (dim1, dim2))
@@ -334,11 +333,8 @@ def _unfold(call: Call, x: Any, dim: int, size: int, step: int) -> Any:
     if not given.ndim:
         return np.reshape(given, (1,) * size) if size else np.reshape(given, (1,))[:0]
     at = axis_of(dim, given.ndim)
-    extent = given.shape[at]
-    if not isinstance(extent, int):
-        call.refuse("windows of a dim that only a run knows")
-    starts = numpy.arange((extent - size) // step + 1) * step
-    found = np.take(given, starts[:, None] + numpy.arange(size), at)
+    starts = np.arange((given.shape[at] - size) // step + 1) * step
+    found = np.take(given, np.expand_dims(starts, -1) + np.arange(size), at)
     return np.moveaxis(found, at + 1, -1)
 
 

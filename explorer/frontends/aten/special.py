@@ -10,7 +10,10 @@ from explorer.frontends import arrays as np
 from explorer.frontends.aten.call import Call
 from explorer.frontends.aten.elementwise import is_inf, is_nan, like
 from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.control.loops import while_loop
 from explorer.frontends.tracing.emit import emit
+from explorer.frontends.tracing.frames import current_source, under
+from explorer.frontends.tracing.promote import converted
 
 Handler = Callable[..., Any]
 SHIFT = 8  # where Stirling's series is begun: its fifth term is under 1e-10 there
@@ -242,43 +245,60 @@ def _entr(call: Call, x: Any) -> Any:
     return np.where(is_nan(given), given, found)
 
 
-def _bessel(small: Sequence[float], large: Sequence[float], odd: bool, scaled: bool) -> Handler:
-    """Modified Bessel functions: Abramowitz and Stegun, 9.8.1 to 9.8.4."""
+def incomplete_gamma(a: TracedArray, x: TracedArray) -> tuple[TracedArray, TracedArray]:
+    """The shares of the gamma function's integral up to x and from x on: Numerical Recipes, 6.2, by
+    a series up to a + 1 and by Lentz's continued fraction from there on.
+    """
+    outside = (x < 0) | (a < 0) | is_nan(x) | is_nan(a) | (np.equal(a, 0) & np.equal(x, 0))
+    outside = outside | (is_inf(a) & is_inf(x))
+    none = np.equal(x, 0) | is_inf(a)
+    whole = np.equal(a, 0) | is_inf(x)
+    plain = np.logical_not(outside | none | whole)
+    a, x = np.where(plain, a, 1.0), np.where(plain, x, 1.0)
+    scale = np.exp(a * np.log(x) - x - log_gamma(a))
+    below = x < a + 1
+    near, far = np.where(below, x, a / 2), np.where(below, a + 2, x)
+    tiny, close, source = 1e-300, 1e-15, current_source()
 
-    def handler(call: Call, x: Any) -> Any:
-        given = call.cast(x)
-        size = np.abs(given)
-        far = np.greater(size, like(3.75, given))
-        near = np.divide(np.where(far, like(0, given), size), like(3.75, given))
-        low = polynomial(np.multiply(near, near), small)
-        if odd:
-            low = np.multiply(low, np.where(far, like(0, given), size))
-        if scaled:
-            low = np.multiply(low, np.exp(np.negative(size)))
-        above = np.where(far, size, like(3.75, given))
-        high = np.divide(polynomial(np.divide(like(3.75, given), above), large), np.sqrt(above))
-        if not scaled:
-            high = np.multiply(high, np.exp(above))
-        found = np.where(far, high, low)
-        return np.where(np.less(given, like(0, given)), np.negative(found), found) if odd else found
+    def going(k: Any, term: Any, total: Any, c: Any, d: Any, fraction: Any, factor: Any) -> Any:
+        with under(source):
+            return np.any((term > total * close) | (np.abs(factor - 1) > close))
+
+    def step(k: Any, term: Any, total: Any, c: Any, d: Any, fraction: Any, factor: Any) -> Any:
+        with under(source):
+            term = term * near / (a + k)
+            numerator, b = k * (a - k), far + 1 - a + 2 * k
+            d, c = numerator * d + b, b + numerator / c
+            d = np.reciprocal(np.where(np.abs(d) < tiny, tiny, d))
+            c = np.where(np.abs(c) < tiny, tiny, c)
+            return k + 1, term, total + term, c, d, fraction * (c * d), c * d
+
+    first = np.reciprocal(a)
+    d = np.reciprocal(far + 1 - a)
+    c, one = like(1 / tiny, a) + d * 0, like(1.0, a)
+    _, _, total, _, _, fraction, _ = while_loop(going, step, one, first, first, c, d, d, c * 0)
+    series, rest = total * scale, fraction * scale
+    lower, upper = np.where(below, series, 1 - rest), np.where(below, 1 - series, rest)
+    found = []
+    for value, at_none, at_whole in ((lower, 0.0, 1.0), (upper, 1.0, 0.0)):
+        value = np.where(none, at_none, np.where(whole, at_whole, value))
+        found.append(np.where(outside, math.nan, value))
+    return found[0], found[1]
+
+
+def _incomplete_gamma(upper: int) -> Handler:
+    """In float64, where the integrand's logarithm keeps its digits; its slope is the integrand."""
+
+    def handler(call: Call, a: Any, x: Any) -> Any:
+        order, at = (converted(call.cast(v), "float64") for v in np.broadcast_arrays(a, x))
+        found = call.stopped(incomplete_gamma(order, at)[upper])
+        if call.trains:
+            slope = np.exp((order - 1) * np.log(at) - at - log_gamma(order))
+            off = (at - call.stopped(at)) * call.stopped(slope)
+            found = found - off if upper else found + off
+        return call.cast(found)
 
     return handler
-
-
-I0 = (
-    (0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1.0),
-    (
-        *(0.00392377, -0.01647633, 0.02635537, -0.02057706, 0.00916281),
-        *(-0.00157565, 0.00225319, 0.01328592, 0.39894228),
-    ),
-)
-I1 = (
-    (0.00032411, 0.00301532, 0.02658733, 0.15084934, 0.51498869, 0.87890594, 0.5),
-    (
-        *(-0.00420059, 0.01787654, -0.02895312, 0.02282967, -0.01031555),
-        *(0.00163801, -0.00362018, -0.03988024, 0.39894228),
-    ),
-)
 
 
 SPECIAL: Mapping[str, Handler] = {
@@ -293,10 +313,6 @@ SPECIAL: Mapping[str, Handler] = {
     "digamma": _digamma,
     "polygamma": _polygamma,
     "special_zeta": _zeta,
-    **dict.fromkeys(("i0", "special_modified_bessel_i0"), _bessel(*I0, odd=False, scaled=False)),
-    "special_i0e": _bessel(*I0, odd=False, scaled=True),
-    **dict.fromkeys(
-        ("special_i1", "special_modified_bessel_i1"), _bessel(*I1, odd=True, scaled=False)
-    ),
-    "special_i1e": _bessel(*I1, odd=True, scaled=True),
+    "igamma": _incomplete_gamma(0),
+    "igammac": _incomplete_gamma(1),
 }

@@ -39,6 +39,12 @@ def qr(a: Array, *, mode: str = "reduced") -> Any:
     return _as(a, found) if mode == "r" else _as(a, *found)
 
 
+def householder(a: Array) -> Any:
+    """A triangle from the diagonal on, below it the vectors of reflections, and their factors."""
+    vectors, tau = np.linalg.qr(a, "raw")
+    return _as(a, np.swapaxes(vectors, -1, -2), tau)
+
+
 def svd(a: Array, *, full: int = 0) -> Any:
     """Left vectors, singular values from the greatest on, and right vectors in rows."""
     return _as(a, *np.linalg.svd(a, full_matrices=bool(full)))
@@ -158,7 +164,18 @@ def reflections(a: Array, tau: Array) -> Any:
 FUNCTIONS = tuple(
     register_function(LibraryFunction("linalg", run.__name__, run))
     for run in (
-        *(cholesky, qr, svd, singular_values, eigh, eigvalsh, inverse, solve, solve_triangle),
+        *(
+            cholesky,
+            qr,
+            householder,
+            svd,
+            singular_values,
+            eigh,
+            eigvalsh,
+            inverse,
+            solve,
+            solve_triangle,
+        ),
         *(determinant, log_determinant, lu, permutation, least_squares),
         *(exponential, reflections),
     )

@@ -1,0 +1,90 @@
+"""ATen's orthogonal polynomials: each from the two before it, by a loop up to the degrees given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy
+
+from explorer.frontends import arrays as np
+from explorer.frontends.aten.call import Call
+from explorer.frontends.aten.elementwise import is_inf, is_nan
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.control.loops import while_loop
+from explorer.frontends.tracing.frames import current_source, under
+from explorer.frontends.tracing.promote import converted, traced
+
+Handler = Callable[..., Any]
+Next = Callable[[Any, TracedArray, TracedArray, TracedArray], TracedArray]
+LARGEST = {"float32": 128, "float64": 512}  # degrees of Hermite's that PyTorch gives
+
+
+def _polynomial(
+    first: Callable[[TracedArray], TracedArray], following: Next, *, limited: bool = False
+) -> Handler:
+    """`first` is of degree 1; `following` gives degree k + 1 for k, x and degrees k - 1 and k."""
+
+    def handler(call: Call, x: Any, n: Any) -> Any:
+        at, degree = np.broadcast_arrays(call.cast(x), call.cast(n))
+        known = np.logical_not(is_nan(degree) | is_inf(degree))
+        degree = converted(np.where(known, np.trunc(degree), -1.0), "int64")
+        most = LARGEST.get(call.dtype, 1024)
+        wanted = np.where(degree > most, 0, degree) if limited else degree
+        source = current_source()
+
+        def below(k: Any, last: Any) -> Any:
+            return np.logical_and(k < wanted, np.logical_not(is_nan(last)))
+
+        def going(k: Any, before: Any, last: Any) -> Any:
+            with under(source):
+                return np.any(below(k, last))
+
+        def body(k: Any, before: Any, last: Any) -> Any:
+            with under(source):
+                more = below(k, last)
+                found = following(converted(k, at.dtype), at, before, last)
+                return k + 1, np.where(more, last, before), np.where(more, found, last)
+
+        start = traced(numpy.int64(1)), np.ones_like(at), first(at)
+        _, _, found = while_loop(going, body, *start)
+        found = np.where(degree < 1, np.where(degree < 0, 0.0, 1.0), found)
+        return np.where(degree > most, math.nan, found) if limited else found
+
+    return handler
+
+
+def _chebyshev(a: float, b: float) -> tuple[Handler, Handler]:
+    """A kind of Chebyshev's, of which degree 1 is a x + b, and the same shifted to 0 ... 1."""
+
+    def shifted(x: TracedArray) -> TracedArray:
+        return x * 2 - 1
+
+    plain = _polynomial(lambda x: x * a + b, lambda k, x, p, q: 2 * x * q - p)
+    other = _polynomial(lambda x: shifted(x) * a + b, lambda k, x, p, q: 2 * shifted(x) * q - p)
+    return plain, other
+
+
+KINDS = {
+    "t": _chebyshev(1, 0),
+    "u": _chebyshev(2, 0),
+    "v": _chebyshev(2, -1),
+    "w": _chebyshev(2, 1),
+}
+POLYNOMIALS: Mapping[str, Handler] = {
+    **{f"special_chebyshev_polynomial_{n}": plain for n, (plain, _) in KINDS.items()},
+    **{f"special_shifted_chebyshev_polynomial_{n}": other for n, (_, other) in KINDS.items()},
+    "special_hermite_polynomial_h": _polynomial(
+        lambda x: x * 2, lambda k, x, p, q: 2 * (x * q - k * p), limited=True
+    ),
+    "special_hermite_polynomial_he": _polynomial(
+        lambda x: x, lambda k, x, p, q: x * q - k * p, limited=True
+    ),
+    "special_laguerre_polynomial_l": _polynomial(
+        lambda x: 1 - x, lambda k, x, p, q: ((2 * k + 1 - x) * q - k * p) / (k + 1)
+    ),
+    "special_legendre_polynomial_p": _polynomial(
+        lambda x: x, lambda k, x, p, q: ((2 * k + 1) * x * q - k * p) / (k + 1)
+    ),
+}
