@@ -263,10 +263,7 @@ def _qr(site: Site) -> Parts:
             dq = _sum(dq, a.cut(-1, *last) @ end.T)
             rest = q @ end
     inner = _sum(dr @ r.T if dr is not None else None, -(q.T @ dq) if dq is not None else None)
-    assert inner is not None
-    both = inner.upper() + inner.upper(1).T
-    turned = _sum(dq, q @ both)
-    assert turned is not None
+    turned = _sum(dq, q @ (inner.upper() + inner.upper(1).T))
     da = r.solved(turned.T, "solve_triangle", upper=1, unit=0).T
     if wide:
         da = da.joined(-1, rest if rest is not None else a.cut(-1, *last) * 0.0)
@@ -360,13 +357,10 @@ def linalg_rule(call: LibraryCall) -> Rule | None:
     return rule
 
 
-def _sum(*parts: Matrices | None) -> Matrices | None:
-    """The sum of those that there are; None of none."""
-    found = None
-    for part in parts:
-        if part is not None:
-            found = part if found is None else found + part
-    return found
+def _sum(*parts: Matrices | None) -> Matrices:
+    """The sum of those that there are, of which one is."""
+    first, *others = (part for part in parts if part is not None)
+    return sum(others, first)
 
 
 def _skew(x: Matrices) -> Matrices:

@@ -23,7 +23,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ MODES = ("static", "dynamic", "gradients")
 STATUSES = ("right", "wrong", "refused", "fault", "hang")
 GIVEN = (1e-3, 1e-4)  # relative and absolute tolerance, in float32
 SEED = 7
+STEP = 1e-6  # of central differences, in float64
 TIES = ("sort", "argsort", "topk", "msort", "kthvalue", "median", "nanmedian", "mode")
 UNDEFINED = ("empty", "new_empty")  # operators that give what was in memory before begin so
 
@@ -326,7 +328,39 @@ def gradient(sample: Sample) -> tuple[str, str] | None:
     found = dict(zip(known, compiled.run(feeds).values(), strict=True))
     each = [np.asarray(found.get(n, np.zeros_like(w))) for n, w in zip(names, wanted)]
     problem = compare(each, wanted)
-    return ("wrong", problem) if problem else ("right", "")
+    if problem and compare(each, by_differences(sample, weights)):
+        return "wrong", problem
+    return "right", ""
+
+
+def by_differences(sample: Sample, weights: Sequence[Any]) -> list[np.ndarray]:
+    """Return the gradients of the weighted sum by central differences in twice the precision, as
+    PyTorch's own rule may be wrong; nothing if it takes none.
+    """
+    import torch
+
+    inputs = [t.double() if t.is_floating_point() else t.clone() for t in sample.inputs]
+
+    def loss() -> float:
+        found = [t for t in sample.results(*inputs) if t.is_floating_point()]
+        return float(sum((t * w.double()).sum() for t, w in zip(found, weights, strict=True)))
+
+    slopes = []
+    try:
+        with torch.no_grad():
+            for t in (t for t in inputs if t.is_floating_point()):
+                slope = np.zeros(t.shape, "float32")
+                for at in np.ndindex(slope.shape):
+                    value = t[at].item()
+                    t[at] = value + STEP
+                    above = loss()
+                    t[at] = value - STEP
+                    slope[at] = (above - loss()) / (2 * STEP)
+                    t[at] = value
+                slopes.append(slope)
+    except Exception:  # of PyTorch, of any kind
+        return []
+    return slopes
 
 
 def _kind(a: np.ndarray) -> Any:
@@ -335,12 +369,12 @@ def _kind(a: np.ndarray) -> Any:
     return explorer.tensor(str(a.dtype), *a.shape)
 
 
-def judged(sample: Sample, mode: str) -> tuple[str, str] | None:
+def judged(result: Callable[[str], tuple[str, str] | None], mode: str) -> tuple[str, str] | None:
     """Return status and reason of a sample in a mode; errors by their kind."""
     from explorer.errors import InternalFault, IronworksError
 
     try:
-        return gradient(sample) if mode == "gradients" else forward(sample, mode == "dynamic")
+        return result(mode)
     except InternalFault as error:
         return "fault", str(error)
     except IronworksError as error:
@@ -349,12 +383,22 @@ def judged(sample: Sample, mode: str) -> tuple[str, str] | None:
         return "fault", f"{type(error).__name__}: {error}"
 
 
-def operator(name: str, modes: Sequence[str], count: int, pipe: Any) -> None:
-    """Send a line for the start and the end of each sample of an operator."""
+def result(sample: Sample, mode: str) -> tuple[str, str] | None:
+    """Return status and reason of a sample in a mode; None where it does not count."""
+    return gradient(sample) if mode == "gradients" else forward(sample, mode == "dynamic")
+
+
+def quiet() -> None:
+    """Keep a process to one thread of PyTorch's, and its warnings to itself."""
     import torch
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     torch.set_num_threads(1)
+
+
+def operator(name: str, modes: Sequence[str], count: int, pipe: Any) -> None:
+    """Send a line for the start and the end of each sample of an operator."""
+    quiet()
     op = operators()[name]
     for mode in modes:
         try:
@@ -363,19 +407,22 @@ def operator(name: str, modes: Sequence[str], count: int, pipe: Any) -> None:
             continue
         for i, sample in enumerate(samples):
             pipe.send((mode, i, None))
-            pipe.send((mode, i, judged(sample, mode) or ("uncounted", "")))
+            found = judged(partial(result, sample), mode)
+            pipe.send((mode, i, found or ("uncounted", "")))
     pipe.send(None)
 
 
 def counted(
-    name: str, modes: Sequence[str], count: int, seconds: float
+    worker: Callable[..., None], name: str, modes: Sequence[str], seconds: float, *more: Any
 ) -> Iterator[tuple[str, int, str, str]]:
-    """Yield mode, number, status and reason of each sample of an operator that counts."""
+    """Yield mode, number, status and reason of each sample that counts, as a process of its own
+    sends them.
+    """
     here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
-    worker = multiprocessing.get_context("fork").Process(
-        target=operator, args=(name, modes, count, there)
+    process = multiprocessing.get_context("fork").Process(
+        target=worker, args=(name, modes, *more, there)
     )
-    worker.start()
+    process.start()
     there.close()
     place: tuple[str, int] = ("", 0)
     try:
@@ -393,34 +440,23 @@ def counted(
                 yield (mode, i, *found)
         yield (*place, "hang", f"more than {seconds:.0f} s")
     finally:
-        worker.kill()
-        worker.join()
+        process.kill()
+        process.join()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def report(
+    worker: Callable[..., None],
+    names: Sequence[str],
+    modes: Sequence[str],
+    found: argparse.Namespace,
+    *more: Any,
+) -> int:
     """Print each sample that is not right, then the counts; 1 where one is wrong or a fault."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--modes", default=",".join(MODES))
-    asked.add_argument("--samples", type=int, default=4, help="of each operator at most")
-    asked.add_argument("--seconds", type=float, default=120.0, help="until a sample is a hang")
-    asked.add_argument("--only", default="", help="operators, by name")
-    asked.add_argument("--json", type=Path, help="a file for a line of JSON of each sample")
-    found = asked.parse_args(arguments)
-    import torch
-
-    import explorer.compiler  # loaded once, before the processes begin
-
-    torch.set_num_threads(1)
-    warmed = exported(_module(1, torch.sin), (torch.ones(2),))  # else each process imports again
-    explorer.load(warmed)
-    modes = [m for m in MODES if m in found.modes.split(",")]
-    only = [n for n in found.only.split(",") if n]
-    names = [n for n in operators() if not only or n in only or n.partition(".")[0] in only]
     counts: dict[str, Counter[str]] = {m: Counter() for m in modes}
     start = time.perf_counter()
     log = found.json.open("w") if found.json else None
     for name in names:
-        for mode, i, status, reason in counted(name, modes, found.samples, found.seconds):
+        for mode, i, status, reason in counted(worker, name, modes, found.seconds, *more):
             if not mode:
                 continue
             counts[mode][status] += 1
@@ -432,9 +468,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for mode, count in counts.items():
         words = ", ".join(f"{count[s]} {s}" for s in STATUSES)
         print(f"{mode:9}  {sum(count.values())} samples: {words}")
-    print(f"{len(names)} operators, {time.perf_counter() - start:.0f} s")
+    print(f"{len(names)} processes, {time.perf_counter() - start:.0f} s")
     bad = sum(c[s] for c in counts.values() for s in ("wrong", "fault", "hang"))
     return 1 if bad else 0
+
+
+def flags(modes: Sequence[str], seconds: float) -> argparse.ArgumentParser:
+    """Return the flags that a count has."""
+    asked = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--modes", default=",".join(modes))
+    asked.add_argument("--seconds", type=float, default=seconds, help="until a sample is a hang")
+    asked.add_argument("--only", default="", help="names, with commas between")
+    asked.add_argument("--json", type=Path, help="a file for a line of JSON of each sample")
+    return asked
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Count the samples of all operators."""
+    asked = flags(MODES, 120.0)
+    asked.description = __doc__
+    asked.add_argument("--samples", type=int, default=4, help="of each operator at most")
+    found = asked.parse_args(arguments)
+    import torch
+
+    import explorer.compiler  # loaded once, before the processes begin
+
+    torch.set_num_threads(1)
+    warmed = exported(_module(1, torch.sin), (torch.ones(2),))  # else each process imports again
+    explorer.load(warmed)
+    modes = [m for m in MODES if m in found.modes.split(",")]
+    only = [n for n in found.only.split(",") if n]
+    names = [n for n in operators() if not only or n in only or n.partition(".")[0] in only]
+    return report(operator, names, modes, found, found.samples)
 
 
 if __name__ == "__main__":

@@ -212,7 +212,7 @@ AIRY_ORIGIN = (0.3550280538878172, 0.2588194037928068)  # value, and slope below
 AIRY_TERMS = 13  # the next is under 1e-16 at 2.09
 
 
-def _chebyshev(x: TracedArray, factors: Table) -> TracedArray:
+def _chebyshev(x: TracedArray, factors: Table) -> Any:
     """Clenshaw 1955, A note on the summation of Chebyshev series."""
     before, last, found = x * 0, x * 0, x * 0 + factors[0]
     for factor in factors[1:]:
@@ -221,16 +221,16 @@ def _chebyshev(x: TracedArray, factors: Table) -> TracedArray:
     return (found - before) * 0.5
 
 
-def _ratio(x: TracedArray, numerator: Table, denominator: Table) -> TracedArray:
+def _ratio(x: TracedArray, numerator: Table, denominator: Table) -> Any:
     return polynomial(x, numerator) / polynomial(x, denominator)
 
 
-def _positive(x: TracedArray, at_zero: float, found: TracedArray) -> TracedArray:
+def _positive(x: TracedArray, at_zero: float, found: TracedArray) -> Any:
     """A function that has a pole at 0, and no value below."""
     return np.where(x == 0, at_zero, np.where(x < 0, math.nan, found))
 
 
-def _i(x: TracedArray, order: int) -> TracedArray:
+def _i(x: TracedArray, order: int) -> Any:
     """I₀ or I₁ times exp(-|x|)."""
     near, far = (I0, I1)[order]
     size = np.abs(x)
@@ -271,7 +271,7 @@ def _modified_second(order: int, scaled: bool) -> Handler:
     return handler
 
 
-def _first(x: TracedArray, order: int) -> TracedArray:
+def _first(x: TracedArray, order: int) -> Any:
     """J₀ or J₁ up to 5."""
     numerator, denominator = (J0, J1)[order][:2]
     a, b = (J0_ROOTS, J1_ROOTS)[order]
@@ -280,7 +280,7 @@ def _first(x: TracedArray, order: int) -> TracedArray:
     return found * x if order else found
 
 
-def _far(x: TracedArray, order: int, first: bool) -> TracedArray:
+def _far(x: TracedArray, order: int, first: bool) -> Any:
     """J or Y from 5 on, by Hankel's expansion."""
     p, p_by, q, q_by = (J0, J1)[order][2:]
     turn = x - math.pi * (0.75 if order else 0.25)

@@ -58,7 +58,7 @@ def _polynomial(
 def _chebyshev(a: float, b: float) -> tuple[Handler, Handler]:
     """A kind of Chebyshev's, of which degree 1 is a x + b, and the same shifted to 0 ... 1."""
 
-    def shifted(x: TracedArray) -> TracedArray:
+    def shifted(x: TracedArray) -> Any:
         return x * 2 - 1
 
     plain = _polynomial(lambda x: x * a + b, lambda k, x, p, q: 2 * x * q - p)
