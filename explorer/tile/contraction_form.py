@@ -101,7 +101,7 @@ def contraction_form(kernel: Kernel, number: int, tiling: Tiling) -> Contraction
 def _part(rows: LyingRows, height: int) -> PartForm:
     run = rows.run(height)
     along = 0 if run is None else len(rows.rows) - len(run.outer)
-    return PartForm(along, run is not None and run.exact, bool(rows.on_registers(run)))
+    return PartForm(along, run is not None and run.exact, bool(rows.operands))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,9 +15,9 @@ from explorer.errors import BadOption
 from explorer.ir.affine import Affine, var
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
-from explorer.ir.shapes.dims import ShapeEnv
+from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ops.reference.evaluate import evaluate_kernel
-from tests.codegen.cases import arrays, linear
+from tests.codegen.cases import arrays, conv, linear
 from tests.codegen.running import run_kernel
 from tests.tile.programs import HERE
 
@@ -70,6 +73,31 @@ def test_an_epilogue_whose_rows_lie_a_run_time_step_apart_stays_in_registers() -
         q, k, mask = (draw(s).astype("float32") for s in ((m, 32), (n, 32), (m, n)))
         (got,) = compiled.run(q, k, mask).values()
         np.testing.assert_allclose(got, q @ k.T * np.float32(0.5) + mask, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("residual", "edges"), [(False, False), (True, True)])
+def test_tiles_of_an_image_of_any_size_are_stored_from_registers(
+    residual: bool, edges: bool
+) -> None:
+    """Their rows lie in no one distance from each other. A last tile that is not full computes its
+    last row again, but where it reads what may be what it writes.
+    """
+    env = ShapeEnv((SymbolBound("h"), SymbolBound("w")))
+    sides: Any = symbol("h"), symbol("w")
+    case = conv(*sides, 16, 16, 3, 1, 1)
+    kernel = case.kernel
+    if residual:
+        first, last = kernel.computes
+        both = Apply("add", (Read("t", last.target), Read("x", last.target)))
+        kernel = replace(kernel, computes=(first, replace(last, expr=both)))
+    tiling = Tiling((("e1", 3), ("e2", 5)), Micro(4, 2))
+    text = print_kernel(kernel, tiling, env, HERE)[0]
+    assert "('table', 1)" in text and ("for _r in range" in text) == edges
+    for h, w in ((1, 1), (3, 5), (4, 11), (7, 2)):
+        values = arrays(replace(case, sizes={"h": h, "w": w}))
+        want = evaluate_kernel(kernel, [values[n] for n in kernel.inputs], {"h": h, "w": w})
+        got = run_kernel(kernel, tiling, values, {"h": h, "w": w}, env)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 def columns_of(product: str, *starts: int | None) -> Kernel:

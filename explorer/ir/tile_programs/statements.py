@@ -292,10 +292,11 @@ class Panels:
     map the micro-tile.
 
     In `epilogue`, `_r` is the row inside the micro-tile and `_j` the first column of the panel.
-    `run` says how rows lie; None: each tile looks them up in `row_table`. `operands` are the
-    elements that the epilogue stores, first, and reads, where full tiles do it on registers; none:
-    it goes through the tile in L1. `prefetch` is what comes while a panel is read: the next
-    "panel", the left operand's next "rows", or "" nothing.
+    `run` says how rows lie; None: each tile looks them up in `row_table`, and so those of operands
+    that have no one distance from row to row. `operands` are the elements that the epilogue stores,
+    first, and reads, where full tiles do it on registers; none: it goes through the tile in L1.
+    `prefetch` is what comes while a panel is read: the next "panel", the left operand's next
+    "rows", or "" nothing.
     """
 
     rows: tuple[Span, ...]

@@ -30,22 +30,31 @@ def register_tiles(p: TileProgram, device: Device) -> TileProgram:
     """After: every contraction says whether its rows are runs or stand in a table, which operands
     of its epilogue are read on registers, and what is prefetched.
     """
-    return replace(p, body=tuple(_decided(s, device) for s in p.body))
+    columns: dict[str, int] = {}  # of tables of rows
+    body = tuple(_decided(s, device, columns) for s in p.body)
+    tables = ((b, columns.get(b.name, 1)) for b in p.buffers)
+    buffers = tuple(b if n == 1 else replace(b, size=product((b.size, n))) for b, n in tables)
+    return replace(p, body=body, buffers=buffers)
 
 
-def _decided(s: Statement, device: Device) -> Statement:
+def _decided(s: Statement, device: Device, columns: dict[str, int]) -> Statement:
     match s:
         case For(_, body) | Once(_, body):
-            return replace(s, body=tuple(_decided(x, device) for x in body))
+            return replace(s, body=tuple(_decided(x, device, columns) for x in body))
         case Panels():
-            return _with_tiles(s, device)
+            return _with_tiles(s, device, columns)
     return s
 
 
-def _with_tiles(s: Panels, device: Device) -> Statement:
+def _with_tiles(s: Panels, device: Device, columns: dict[str, int]) -> Statement:
+    """The contraction with all that is decided; `columns` that its table of rows needs are noted:
+    the left operand's, and those of operands of its epilogue.
+    """
     rows = lying(s.rows, s.columns, s.contract.a, s.contract.acc, s.epilogue)
-    run = rows.run(s.micro.rows)
-    operands, prefetch = rows.on_registers(run), _prefetched(s, rows.rows, run is not None, device)
+    run, name = rows.run(s.micro.rows), s.row_table.name
+    operands, prefetch = rows.operands, _prefetched(s, rows.rows, run is not None, device)
+    if run is None:
+        columns[name] = max(columns.get(name, 1), 1 + len(tabled(operands, rows.rows)))
     found: Statement = replace(s, rows=rows.rows, run=run, operands=operands, prefetch=prefetch)
     for span in reversed(rows.around):
         found = For(span, (found,))
@@ -59,15 +68,14 @@ class LyingRows:
 
     Row axes of one point, as of one batch, are loops `around`: the others may lie a constant step
     apart though these do not. `operands` are what an epilogue of plain arithmetic stores and reads,
-    none where it is no such one. `stepped`: each of those goes a constant step from row to row;
-    `joined`: and so does the left operand; `dense`: all go a known one along the last axis.
+    none where it is no such one. `joined`: those and the left operand go a constant step from row
+    to row; `dense`: all go a known one along the last axis.
     `settled`: what is read twice is the same both times.
     """
 
     around: tuple[Span, ...]
     rows: tuple[Span, ...]
     operands: tuple[Fetch, ...]
-    stepped: bool
     joined: bool
     dense: bool
     settled: bool
@@ -85,12 +93,6 @@ class LyingRows:
         found = self._joined(height) if self.joined else None
         found = found or self._last(height)
         return None if found is None or not (found.exact or self.settled) else found
-
-    def on_registers(self, run: Run | None) -> tuple[Fetch, ...]:
-        """The operands, where full tiles store and read them on registers: tiles over a table too,
-        if each has one distance from row to row.
-        """
-        return self.operands if run is not None or self.stepped else ()
 
     def _joined(self, height: int) -> Run | None:
         sizes, fixed = tuple(x.size for x in self.rows), _is_fixed(self.rows[0])
@@ -124,16 +126,22 @@ def lying(
         around,
         rows,
         operands,
-        stepped,
         stepped and all(map(_is_fixed, rows[1:])) and row_step(left.offset, rows) is not None,
         all(isinstance(f.offset.factor(inner), int) for f in (left, *operands)),
         not any(_may_change(f, epilogue) for f in operands[1:]),
     )
 
 
+def tabled(operands: tuple[Fetch, ...], rows: tuple[Span, ...]) -> tuple[Fetch, ...]:
+    """The operands whose rows stand in a table, as they have no one distance from row to row."""
+    return tuple(f for f in operands if row_step(f.offset, rows) is None)
+
+
 def row_step(offset: Affine, rows: tuple[Span, ...]) -> Dim | None:
     """The distance in memory of a flattened row to the next, where it is the same for all."""
     inner = step = offset.factor(rows[-1].axis)
+    if not any(x.axis in offset.variables for x in rows):
+        return 0
     for outer, span in zip(rows[-2::-1], rows[:0:-1], strict=True):
         if not isinstance(span.size, int):
             return None
@@ -174,6 +182,11 @@ def _arithmetic_operands(epilogue: Map, over: tuple[str, Buffer]) -> tuple[Fetch
 
 def _is_fixed(s: Span) -> bool:
     return isinstance(s.size, int) and not s.clip_low and not s.clip_high
+
+
+def settled(s: Panels) -> bool:
+    """Whether a row may be computed twice: what the epilogue reads is the same both times."""
+    return not any(_may_change(f, s.epilogue) for f in s.operands[1:])
 
 
 def _may_change(f: Fetch, epilogue: Map) -> bool:

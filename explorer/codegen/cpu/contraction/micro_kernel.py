@@ -30,6 +30,7 @@ SHORT_STEP_PRODUCTS = 12
 STEPS_UNROLLED = 4  # that share one hint where a step is short; chosen
 
 Tree = Any  # "acc" | float | an operand's number | (op, Tree, Tree)
+TABLE = "table"  # where rows of an operand stand
 
 
 @cache
@@ -41,7 +42,7 @@ def micro_kernel(
     b_step: int,
     stride: int | None = None,
     tree: Tree = "acc",
-    steps: tuple[tuple[int | None, int], ...] = (),
+    steps: tuple[tuple[int | str | None, int], ...] = (),
     prefetch: bool = False,
     form: Form = PLAIN,
     dot: str = "plain",
@@ -53,10 +54,11 @@ def micro_kernel(
     `stride`: rows of `a` a constant distance apart, addressed from the first one, whose offset
     `table` then is, instead of one register a row. `tree` is computed on the registers: "acc", a
     float, an operand's number, or (op, tree, ...). Operand 0 is the target; `steps` are the
-    operands' distances from row to row (None: given at run time, in elements, after the operands)
-    and from column to column (0 or 1); default: a dense micro-tile. Depth and segments
-    are 1 or more. With `prefetch` each step asks for the line at `ahead`, which moves on by `pace`
-    bytes; for one row it asks for the lines a page ahead.
+    operands' distances from row to row (None: given at run time, in elements, after the operands;
+    TABLE: there is given where the table of its rows is) and from column to column (0 or 1);
+    default: a dense micro-tile. Depth and segments are 1 or more. With `prefetch` each step asks
+    for the line at `ahead`, which moves on by `pace` bytes; for one row it asks for the lines a
+    page ahead.
     `form` and `dot` say what the elements are and how groups of them are multiplied. `single`:
     every segment has one step, so there is no inner loop.
     """
@@ -72,7 +74,7 @@ def micro_kernel(
             emitter.store(tree, others)
             return cx.get_dummy_value()
 
-        numbers = len(places) + sum(row is None for row, _ in places)
+        numbers = len(places) + sum(not isinstance(row, int) for row, _ in places)
         return types.void(*[types.intp] * 8, types.UniTuple(types.intp, numbers)), emit
 
     return contract
@@ -94,12 +96,17 @@ class _Emitter:
     """Writes one micro-kernel where the builder stands; `sums` are the accumulators at its end."""
 
     def __init__(
-        self, b: Any, shape: _Shape, places: tuple[tuple[int | None, int], ...], elements: Elements
+        self,
+        b: Any,
+        shape: _Shape,
+        places: tuple[tuple[int | str | None, int], ...],
+        elements: Elements,
     ) -> None:
         self.b, self.shape, self.places, self.elements = b, shape, places, elements
         self.vector = elements.vector
         self.sums: list[Any] = []
-        self.steps: dict[int, Any] = {}  # rows of operands apart, where run time tells
+        self.steps: dict[int, Any] = {}  # rows of operands apart, or their tables
+        self.tabled: dict[tuple[int, int], Any] = {}  # an operand's row, as its table has it
 
     def phis(self, starts: list[Any], block: Any) -> list[Any]:
         """One value a loop carries for each start."""
@@ -267,7 +274,7 @@ class _Emitter:
         b, cell = self.b, self.elements.total.as_pointer()
         count = len(self.places)
         bases = [b.inttoptr(b.extract_value(operands, n), cell) for n in range(count)]
-        given = [n for n, (row, _) in enumerate(self.places) if row is None]
+        given = [n for n, (row, _) in enumerate(self.places) if not isinstance(row, int)]
         self.steps = {n: b.extract_value(operands, count + i) for i, n in enumerate(given)}
         for i in range(self.shape.rows):
             for j in range(self.shape.vectors):
@@ -280,8 +287,13 @@ class _Emitter:
         """The address of an operand for row i and column vector j."""
         row, column = self.places[n]
         along = j * self.shape.lanes * column
-        if row is not None:
+        if isinstance(row, int):
             return self.b.gep(bases[n], [I64(i * row + along)])
+        if row == TABLE:
+            if (n, i) not in self.tabled:
+                table = self.b.inttoptr(self.steps[n], I64.as_pointer())
+                self.tabled[n, i] = self.b.load(self.b.gep(table, [I64(i)]))
+            return self.b.gep(bases[n], [self.b.add(self.tabled[n, i], I64(along))])
         down = self.b.mul(I64(i), self.steps[n])
         return self.b.gep(bases[n], [self.b.add(down, I64(along))])
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from explorer.codegen.cpu.contraction.micro_elements import PLAIN
+from explorer.codegen.cpu.contraction.micro_kernel import TABLE
 from explorer.codegen.cpu.emitter import Emitter
 from explorer.codegen.cpu.expressions import affine_text, dim_text
 from explorer.ir.affine import affine, var
@@ -15,7 +16,7 @@ from explorer.ir.patterns.forms import Form
 from explorer.ir.shapes.dims import Dim, product
 from explorer.ir.tile_programs.elements import Do, Fetch, TileExpr
 from explorer.ir.tile_programs.statements import Panels, Run
-from explorer.tile.rewriting.register_tiles import row_step
+from explorer.tile.rewriting.register_tiles import row_step, settled, tabled
 
 TILES_AHEAD = 2  # register tiles to the rows that are fetched; chosen, no measurement kept
 
@@ -101,28 +102,45 @@ def _run_count(s: Panels, run: Run) -> str:
 
 
 def by_table(e: Emitter, s: Panels, name: str) -> None:
-    """Register tiles on rows whose places stand in a table; at the edges they go through L1."""
+    """Register tiles on rows whose places stand in a table, as do those of operands without one
+    distance from row to row; at the edges they go through L1, where not all stand there: rows past
+    the last are the last one again.
+    """
     m, table = s.micro, s.row_table.name
     stride = _constant(row_step(s.contract.a.offset, s.rows))
-    _declare(e, s, name, "None")
-    full = bool(s.operands)
+    full, in_table = bool(s.operands), tabled(s.operands, s.rows)
+    again = full and stride is None and settled(s) and _whole_columns(s)
+    again = again and all(row_step(f.offset, s.rows) in (None, 0) for f in s.operands)
+    if not again:
+        _declare(e, s, name, "None")
     if full:
         steps = tuple(
-            (_constant(row_step(f.offset, s.rows)), f.offset.factor(s.columns.axis))
+            (
+                TABLE if f in in_table else _constant(row_step(f.offset, s.rows)),
+                f.offset.factor(s.columns.axis),
+            )
             for f in s.operands
         )
         _declare(e, s, f"{name}_full", f"{stride}, {_tree(s)!r}, {steps}")
     e.line("_rows = " + " * ".join(f"_count{n}" for n in range(len(s.rows))))
-    e.line(f"for _i in range(udiv(_rows + {m.rows - 1}, {m.rows}) * {m.rows}):")
+    e.line(f"_places = udiv(_rows + {m.rows - 1}, {m.rows}) * {m.rows}")
+    e.line("for _i in range(_places):")
     e.depth += 1
     e.line("_p = min(_i, _rows - 1)")
     decode(e, s, "_p")
     e.line(f"st_int64({table}, _i, {affine_text(s.contract.a.offset)})")
+    for n, f in enumerate(in_table, 1):
+        place = affine_text(f.offset.without({s.columns.axis}))
+        e.line(f"st_int64({table}, _i + {n} * _places, {place})")
     e.depth -= 1
     _begin_columns(e, s, f"udiv(_rows + {m.rows - 1}, {m.rows})")
     e.line(f"for _i in range(0, _rows, {m.rows}):")
     e.depth += 1
     lanes, hi = m.columns, e.bounds(s.columns)[1]
+    if again:
+        _on_full_tile(e, s, f"{name}_full", _operands(s, f"{table} + _i * 8"))
+        _move_ahead(e, s)
+        return
     if full:
         fits = "" if _whole_columns(s) else f" and _j + {lanes} <= {hi}"
         e.line(f"if _i + {m.rows} <= _rows{fits}:")
@@ -146,6 +164,11 @@ def by_table(e: Emitter, s: Panels, name: str) -> None:
         _store_row(e, s)
         e.depth -= 1
     e.depth -= 1 if full else 0
+    _move_ahead(e, s)
+
+
+def _move_ahead(e: Emitter, s: Panels) -> None:
+    """What is prefetched by the next register tile."""
     if s.prefetch:
         e.line(f"_ahead = _ahead + {_depth(s)} * _pace")
 
@@ -196,9 +219,18 @@ def _operands(s: Panels, rows: str) -> str:
 
 def _on_full_tile(e: Emitter, s: Panels, name: str, tile: str) -> None:
     e.line(f"{s.columns.axis} = _j")
-    at = [f"{f.buffer.name} + ({affine_text(f.offset)}) * {_item_bytes(f)}" for f in s.operands]
-    steps = [row_step(f.offset, s.rows) for f in s.operands]
-    at += [dim_text(x) for x in steps if x is not None and _constant(x) is None]
+    in_table = () if s.run is not None else tabled(s.operands, s.rows)
+    column, at, more = s.columns.axis, list[str](), list[str]()
+    for f in s.operands:
+        step, first = row_step(f.offset, s.rows), f.offset
+        if f in in_table:
+            place = f"_i + {1 + in_table.index(f)} * _places"
+            first = var(column) * first.factor(column)
+            more.append(f"{s.row_table.name} + ({place}) * {ITEM_BYTES['int64']}")
+        elif step is not None and _constant(step) is None:
+            more.append(dim_text(step))
+        at.append(f"{f.buffer.name} + ({affine_text(first)}) * {_item_bytes(f)}")
+    at += more
     e.line(f"{name}({tile}, ({', '.join(at)},))")
 
 
