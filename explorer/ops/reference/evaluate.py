@@ -12,6 +12,7 @@ import numpy as np
 from explorer.budget import check_room
 from explorer.counters import counters
 from explorer.errors import BoundError
+from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -31,7 +32,7 @@ from explorer.ir.shapes.dims import evaluate_dim, evaluate_shape, symbols_of
 from explorer.ir.types import ITEM_BYTES, Tensor, numpy_dtype
 from explorer.ops.kernels.loop_nest import evaluate_kernel, evaluate_outputs
 from explorer.ops.reference.bind import bind_sizes
-from explorer.ops.reference.frame import Frame
+from explorer.ops.reference.frame import Frame, negative_extents
 from explorer.ops.reference.gradients import without_gradients
 from explorer.ops.reference.libraries import call_library, operator_results
 from explorer.ops.reference.library_functions import check_result
@@ -146,7 +147,7 @@ class Interpreter:
         def read(var: Var) -> Array:
             return self.value(var, values)
 
-        if isinstance(binding.expr, OpCall | LibraryCall):
+        if isinstance(binding.expr, OpCall | LibraryCall | KernelCall):
             _check_room(binding.vars, sizes)
         match binding.expr:
             case OpCall() as call:
@@ -244,13 +245,16 @@ def _view(array: Array, var: Var, offset: int, sizes: Mapping[str, int]) -> Arra
 
 
 def _check_room(vars: Sequence[Var], sizes: Mapping[str, int]) -> None:
-    """TooLarge where a result is, as far as its annotation tells."""
+    """Refuse a result that is too large, or of negative extents, as its annotation tells."""
     for var in vars:
         type = var.type
-        if isinstance(type, Tensor) and type.is_known and type.dtype in ITEM_BYTES:
-            count = type.bytes
-            if symbols_of(count) <= sizes.keys():
-                check_room(evaluate_dim(count, sizes), f"{var.name!r}, {type},", var.name)
+        is_known = isinstance(type, Tensor) and type.is_known and type.dtype in ITEM_BYTES
+        if is_known and symbols_in(type) <= sizes.keys():
+            shape = evaluate_shape(var.tensor.dims, sizes)
+            if min(shape, default=0) < 0:
+                raise negative_extents(var.name, var.tensor, shape, sizes)
+            size = prod(shape) * ITEM_BYTES[var.tensor.element]
+            check_room(size, f"{var.name!r}, {type},", var.name)
 
 
 def _check_results(

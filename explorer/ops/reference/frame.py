@@ -9,11 +9,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from explorer.errors import BoundError, DtypeError, ShapeError
+from explorer.ir.annotations import symbols_in
 from explorer.ir.lattice import dims_of
 from explorer.ir.program import Function
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
 from explorer.ir.text.text_tokens import print_dim, print_shape
-from explorer.ir.types import ShapeType, dtype_of
+from explorer.ir.types import ShapeType, Tensor, dtype_of
 from explorer.ops.reference.shape_heap import (
     CheckPoint,
     Instruction,
@@ -23,6 +24,7 @@ from explorer.ops.reference.shape_heap import (
     heap_of,
 )
 
+NO_NEGATIVE = "extents of 0 or more"
 Value = Any  # an array, a shape, a tuple of values, or an object that is not looked at
 Extents = tuple[int, ...]
 
@@ -114,6 +116,18 @@ class Frame:
                 value = slots[slot]
                 if value < bound.low or (bound.high is not None and value > bound.high):
                     _refuse_bound(step, value)
+
+
+def negative_extents(name: str, type: Tensor, shape: Sequence[int], sizes: Sizes) -> ShapeError:
+    """Return the error of a value that would have less than no elements along a dim."""
+    used = ", ".join(f"{n} = {sizes[n]}" for n in sorted(symbols_in(type)))
+    return ShapeError(
+        f"{name} of shape {type} would have the extents {list(shape)} for {used}: "
+        "give larger inputs",
+        where=name,
+        expected=NO_NEGATIVE,
+        found=list(shape),
+    )
 
 
 def extents_of(subject: Subject, values: Sequence[Value]) -> Extents:

@@ -29,6 +29,7 @@ from explorer.ir.types import Tensor, numpy_dtype
 
 LARGEST_TRIED_EXTENT = 8  # of a symbol whose hint is larger: a bound on time, chosen
 MOST_EXTENTS = 6  # of constants that are tried: a bound on time, chosen
+MOST_ELEMENTS = 1 << 16  # of all inputs at such extents: a bound on time, chosen
 PASS_THROUGH = frozenset(
     {"Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice"}
 )
@@ -59,7 +60,15 @@ def trials(program: Program) -> Iterator[dict[str, int]]:
         for constant in program.constants.values():
             extents.update(constant.array.shape)
         for n in (0, *sorted(extents - {0})[:MOST_EXTENTS]):
-            yield {s: _clipped(program.env.of(s), n) for s in first}
+            sizes = {s: _clipped(program.env.of(s), n) for s in first}
+            if _elements(program, sizes) <= max(MOST_ELEMENTS, _elements(program, first)):
+                yield sizes
+
+
+def _elements(program: Program, sizes: Sizes) -> int:
+    kinds = (p.type for p in program.main.params)
+    shapes = (k.shape for k in kinds if isinstance(k, Tensor) and k.shape is not None)
+    return sum(prod(evaluate_shape(shape, sizes)) for shape in shapes)
 
 
 def variations(program: Program, sizes: Sizes) -> Iterator[dict[str, int]]:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
+from explorer.errors import ShapeError
+from explorer.ir.calls import MatchCast
 from explorer.ir.dtypes import as_computed, dtype_of, is_float
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import Tensor, numpy_dtype
 from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.frame import NO_NEGATIVE
 from explorer.ops.reference.verify import verify
 from explorer.passes.pipeline.random_inputs import random_inputs, trials, variations
 
@@ -21,7 +24,7 @@ ROUNDINGS = 4  # of the narrowest type of a program: passes may round sooner or 
 Values = Mapping[str, np.ndarray]
 
 
-@dataclass
+@dataclass(eq=False)
 class Trial:
     """One binding of the symbols, with inputs; `last` is the program run last and its values."""
 
@@ -44,6 +47,10 @@ class Trial:
         )
 
 
+class Refused:
+    """The verdict on sizes that a pass found the program not to take."""
+
+
 class Validation:
     """Runs programs on the same random inputs, under several bindings of their symbols.
 
@@ -52,13 +59,18 @@ class Validation:
     """
 
     def __init__(self, program: Program) -> None:
+        self.program, self.candidates = program, trials(program)
         self.trials: list[Trial] = []
-        for sizes in trials(program):
-            if (trial := _trial(program, sizes)) is not None:
-                self.trials.append(trial)
-                others = (_trial(program, other) for other in variations(program, sizes))
-                self.trials += [other for other in others if other is not None]
-                break
+        self.add_trials()
+
+    def add_trials(self) -> bool:
+        """Add the next sizes that the first program takes; return False if there are none left."""
+        for sizes in self.candidates:
+            if (trial := _trial(self.program, sizes)) is not None:
+                others = (_trial(self.program, other) for other in variations(self.program, sizes))
+                self.trials += [trial, *(other for other in others if other is not None)]
+                return True
+        return False
 
     def of(self, before: Program, after: Program) -> None | bool | str:
         """True, or one sentence on what a pass broke; None where the values cannot tell, as where
@@ -66,9 +78,18 @@ class Validation:
         """
         if after is not before and (fault := _fault(after)) and fault != _fault(before):
             return fault
-        verdicts = [_verdict(t, before, after) for t in self.trials if t.fits(after)]
+        verdicts = self.verdicts(before, after)
+        while not self.trials and self.add_trials():
+            verdicts = self.verdicts(before, after)
         said = [v for v in verdicts if isinstance(v, str)]
         return said[0] if said else (True if True in verdicts else None)
+
+    def verdicts(self, before: Program, after: Program) -> list[None | bool | str]:
+        """Compare two programs in each trial; drop the trials whose sizes the second refuses."""
+        found = [(t, _verdict(t, before, after)) for t in self.trials if t.fits(after)]
+        refused = [t for t, verdict in found if isinstance(verdict, Refused)]
+        self.trials = [t for t in self.trials if t not in refused]
+        return [verdict for _, verdict in found if not isinstance(verdict, Refused)]
 
 
 def _trial(program: Program, sizes: Sizes) -> Trial | None:
@@ -82,7 +103,7 @@ def _trial(program: Program, sizes: Sizes) -> Trial | None:
         return None
 
 
-def _verdict(trial: Trial, before: Program, after: Program) -> None | bool | str:
+def _verdict(trial: Trial, before: Program, after: Program) -> None | bool | str | Refused:
     """Compare two programs in one trial, as `Validation.of` does in all."""
     try:
         old = trial.values(before)
@@ -95,8 +116,22 @@ def _verdict(trial: Trial, before: Program, after: Program) -> None | bool | str
             return True
         shaken = evaluate(before, {name: _shaken(a) for name, a in trial.inputs.items()})
         return None if difference(old, shaken, tolerance) else found
+    except ShapeError as problem:
+        refuses = problem.expected == NO_NEGATIVE or problem.where not in _results(before, after)
+        return Refused() if refuses else _said(problem)
     except Exception as problem:  # what a broken program does when it runs is anybody's guess
         return _said(problem)
+
+
+def _results(before: Program, after: Program) -> set[str]:
+    """Return the values of `after`, without what its new match_casts state of the arguments."""
+    stated = _casts(after) - _casts(before)
+    return {v.name for _, b in after.bindings() for v in b.vars} - stated
+
+
+def _casts(program: Program) -> set[str]:
+    bindings = (b for _, b in program.bindings() if isinstance(b.expr, MatchCast))
+    return {v.name for b in bindings for v in b.vars}
 
 
 def _tolerance(program: Program) -> float:
@@ -139,8 +174,8 @@ def difference(before: Values, after: Values, tolerance: float = TOLERANCE_SHARE
         return f"the outputs were {', '.join(before)} and are {', '.join(after)}"
     for name, old in before.items():
         new = after[name]
-        rows = new.shape[: old.ndim] == old.shape and new.dtype == old.dtype
-        if rows and not old.size and not new.size:
+        rows = new.shape[: old.ndim] == old.shape or old.shape[:1] == new.shape[:1] == (0,)
+        if rows and new.dtype == old.dtype and not old.size and not new.size:
             continue  # a loop without an iteration: what is deduced of its rows is told later
         if old.shape != new.shape or old.dtype != new.dtype:
             return f"{name} was {old.dtype}{list(old.shape)} and is {new.dtype}{list(new.shape)}"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from explorer.errors import ShapeError
 from explorer.grinder import UProgram
-from explorer.ir.annotations import symbols_in
 from explorer.ir.shapes.compiled_dims import compile_dims
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_shape
 from explorer.ir.types import ITEM_BYTES
+from explorer.ops.reference.frame import negative_extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,7 @@ class ExtentsOf:
         for value in self.program.values.values():
             shape = evaluate_shape(value.type.dims, sizes)
             if min(shape, default=0) < 0:
-                used = ", ".join(f"{n} = {sizes[n]}" for n in sorted(symbols_in(value.type)))
-                raise ShapeError(
-                    f"{value.name} of shape {value.type} would have the extents {list(shape)} for "
-                    f"{used}: give larger inputs",
-                    where=value.name,
-                )
+                raise negative_extents(value.name, value.type, shape, sizes)
 
     def _name_the_missing(self, sizes: Sizes) -> None:
         for value in self.program.values.values():
