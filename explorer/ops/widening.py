@@ -36,6 +36,7 @@ LAYOUTS_THAT_COMPUTE = frozenset(  # in some form
         *("TopK", "ScatterElements", "ScatterND", "Ramp"),
     }
 )
+LIKE_THE_FIRST = frozenset({"Ramp", "Resample"})  # own operators, of which ONNX says no dtype
 OWN = frozenset({"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"})  # say what they round
 
 
@@ -239,7 +240,8 @@ def reference(record: OperatorRecord, attrs: Mapping[str, Any], args: Sequence[A
     wide = [a.astype(np.float32) if t in NARROW_FLOATS else a for a, t in zip(args, dtypes)]
     found = record.reference(attrs, wide)
     results = found if isinstance(found, tuple) else (found,)
-    kinds = result_dtypes(record.name, dtypes, len(results))
+    first = dtypes[:1] if record.name in LIKE_THE_FIRST else None
+    kinds = first or result_dtypes(record.name, dtypes, len(results))
     return tuple(
         np.asarray(v).astype(numpy_dtype(t)) if t in NARROW_FLOATS else v
         for v, t in zip(results, kinds, strict=True)

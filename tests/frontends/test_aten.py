@@ -215,6 +215,10 @@ def test_orthogonal_polynomials_have_the_degree_of_each_element() -> None:
     agrees(lambda x, n: [getattr(torch.special, f)(x, n) for f in POLYNOMIALS], x, n)
 
 
+def test_sums_that_cancel_are_no_other_operator() -> None:
+    agrees(lambda x: F.instance_norm(x).sum((0, 2)), randn(8, 5, 9))
+
+
 def test_matrices_are_factored_by_labelled_library_calls() -> None:
     model = agrees(torch.linalg.svdvals, randn(3, 4))
     assert "library linalg singular_values" in print_program(model.program)

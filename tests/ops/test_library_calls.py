@@ -29,6 +29,8 @@ WORDS = {
 MATRIX = random.standard_normal((5, 5)).astype(np.float32)
 CASES = [
     Case("Det", [MATRIX], opset=11, library=True, tolerance=1e-5),
+    Case("Unique", [np.array([3, 1, 3, 2, 1])], {"sorted": 0}, outputs=4, library=True),
+    Case("Unique", [np.array([[3, 1, 3], [0, 1, 0]])], {"sorted": 0, "axis": 1}, library=True),
     Case("TfIdfVectorizer", [np.array([[2, 3, 5, 4], [5, 4, 3, 3]])], WORDS, library=True),
 ]
 

@@ -243,3 +243,76 @@ def test_places_that_are_counted_along_a_dim_are_as_many_as_it_has(tmp_path: Pat
         right = products.transpose(1, 2, 0).reshape(rows, 2, 2, count)
         right[..., 2:] = 0
         np.testing.assert_allclose(evaluate(program, {"x": given})["y"], right, rtol=1e-5)
+
+
+def two(op: str, shapes: Sequence[Any], dtype: int, **attrs: Any) -> Any:
+    """Return a model of one operator of two inputs."""
+    inputs = [helper.make_tensor_value_info(n, dtype, s) for n, s in zip("ab", shapes)]
+    node = helper.make_node(op, ["a", "b"], ["y"], **attrs)
+    graph = helper.make_graph([node], "g", inputs, [onnx.ValueInfoProto(name="y")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.mark.parametrize("rows", [(5, 2), ("n", "m")])
+def test_each_image_has_a_grid_of_its_own(rows: tuple[Any, Any], tmp_path: Path) -> None:
+    shapes = (rows[0], 1, 2, 4), (rows[1], 3, 2, 2)
+    feeds = {"a": np.ones((5, 1, 2, 4), np.float32), "b": np.zeros((2, 3, 2, 2), np.float32)}
+    with pytest.raises(ShapeError, match=r"5 images and 2 grids|must be m = 2 and is 5"):
+        evaluate(kernels_of(two("GridSample", shapes, TensorProto.FLOAT), tmp_path / "m"), feeds)
+
+
+def test_an_index_below_an_axis_is_refused(tmp_path: Path) -> None:
+    model = one("GatherElements", ["n"], [np.array([-3, 1])])
+    program = load_imported(model, tmp_path / "model.onnx")
+    assert evaluate(program, {"x": np.arange(3, dtype=np.float32)})["y"].tolist() == [0, 1]
+    with pytest.raises(ShapeError, match="index -3 is out of bounds for an axis of 2"):
+        evaluate(program, {"x": np.arange(2, dtype=np.float32)})
+
+
+def load_imported(model: onnx.ModelProto, path: Path) -> Program:
+    """Return the operators of a model as they stand in it."""
+    onnx.save(model, path)
+    return load(path).program
+
+
+def test_a_resize_of_half_floats_to_given_sizes_stays_one(tmp_path: Path) -> None:
+    model = one("Resize", ["n", "p"], [np.array([], np.float32)] * 2 + [np.array([5, 4])])
+    model.graph.node[0].attribute.append(helper.make_attribute("mode", "linear"))
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    program = deduce(load_imported(model, tmp_path / "model.onnx"))
+    y = evaluate(program, {"x": np.ones((3, 2), np.float16)})["y"]
+    assert (y.dtype, y.shape) == (np.float16, (5, 4))
+
+
+def test_a_signal_shorter_than_a_frame_has_no_frames(tmp_path: Path) -> None:
+    model = one("STFT", ["n", "p", "q"], [np.array(3), np.hanning(5).astype(np.float32)])
+    program = kernels_of(model, tmp_path / "model.onnx")
+    assert evaluate(program, {"x": np.ones((2, 4, 1), np.float32)})["y"].shape == (2, 0, 3, 2)
+    assert evaluate(program, {"x": np.ones((2, 8, 1), np.float32)})["y"].shape == (2, 2, 3, 2)
+
+
+@pytest.mark.parametrize("padding", [{}, {"pads": [2, 2]}])
+def test_a_window_that_does_not_fit_is_told_before_it_is_filled(
+    padding: dict[str, Any], tmp_path: Path
+) -> None:
+    op = "ConvTranspose" if padding else "Conv"
+    model = one(op, ["n", 1, "p"], [np.ones((1, 1, 3), np.float32)], **padding)
+    program = kernels_of(model, tmp_path / "model.onnx")
+    with pytest.raises(ShapeError, match=r"would have the extents \[2, 1, -1\] for n = 2, p = 1"):
+        evaluate(program, {"x": np.ones((2, 1, 1), np.float32)})
+
+
+def test_a_check_tries_sizes_that_the_operators_take(tmp_path: Path) -> None:
+    """A sum stretches a symbol of 1 where a file is read, and no more where its extent is known."""
+    w = numpy_helper.from_array(np.ones((3, 4), np.float32), "w")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "p"])
+    nodes = [
+        helper.make_node("Add", ["x", "w"], ["s"]),
+        helper.make_node("MatMul", ["s", "t"], ["y"]),
+    ]
+    t = numpy_helper.from_array(np.ones((4, 2), np.float32), "t")
+    graph = helper.make_graph(nodes, "g", [x], [onnx.ValueInfoProto(name="y")], [w, t])
+    opset = [helper.make_opsetid("", 19)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "m.onnx")
+    snapshots = explorer.compile(tmp_path / "m.onnx", until="legalized", check=True).snapshots
+    assert {s.checked for s in snapshots} <= {True, None} and snapshots[0].checked

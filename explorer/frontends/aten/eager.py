@@ -9,6 +9,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from explorer.errors import Cancelled, IronworksError, UnsupportedOperator
@@ -251,8 +252,10 @@ def _run(program: Program, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndar
         return None
 
 
-def is_same(found: Any, wanted: Any) -> bool:
-    """Return True if two arrays differ by no more than roundings."""
+def is_same(found: Any, wanted: Any, sums: float = 0.0) -> bool:
+    """Return True if two arrays differ by no more than roundings; `sums`: the magnitude of what
+    is summed to each element, and may cancel.
+    """
     got, want = np.asarray(found), np.asarray(wanted)
     if got.shape != want.shape or got.dtype != want.dtype:
         return False
@@ -267,7 +270,7 @@ def is_same(found: Any, wanted: Any) -> bool:
         return False
     largest = float(np.abs(b[finite]).max(initial=0.0))
     off = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
-    return off <= share * max(largest, share)
+    return off <= max(share * max(largest, share), sums * float(ml_dtypes.finfo(want.dtype).eps))
 
 
 # Which operator.
@@ -286,11 +289,20 @@ def _first_wrong(nodes: Iterable[Any], values: Mapping[Any, Any]) -> Any:
             continue
         found = None if program is None else _run(program, feeds)
         wanted = _tensors(values[node])
-        if name_of(node.target).split(".")[1] in OF_EQUALS:
+        if any(word in OF_EQUALS for word in name_of(node.target).split(".")):
             wanted = wanted[:1]
-        if found is None or not all(map(is_same, found.values(), wanted)):
+        sums = _summed(node, values, wanted)
+        if found is None or not all(is_same(f, w, sums) for f, w in zip(found.values(), wanted)):
             return node
     return None
+
+
+def _summed(node: Any, values: Mapping[Any, Any], wanted: Sequence[np.ndarray]) -> float:
+    """The largest sum of magnitudes that an element of a node's results may be made of."""
+    operands = [a for n in node.all_input_nodes for a in _tensors(values.get(n))]
+    floats = [np.abs(a.astype(np.float64)) for a in operands if is_float(a.dtype.name) and a.size]
+    results = max((w.size for w in wanted), default=1) or 1
+    return sum(float(np.nan_to_num(a, posinf=0).max()) * a.size / results for a in floats)
 
 
 def _tensors(value: Any) -> list[np.ndarray]:

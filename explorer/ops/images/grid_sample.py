@@ -27,6 +27,8 @@ def _grid_types(site: Site) -> tuple[Tensor, ...]:
     x, grid = site.shape(0), site.shape(1)
     if len(x) < 3 or len(grid) != len(x) or not agree(grid[-1], len(x) - 2, site.env):
         site.fail(f"an input of rank {len(x)} and a grid of shape {grid} do not fit")
+    if not agree(x[0], grid[0], site.env):
+        site.fail(f"{x[0]} images and {grid[0]} grids do not fit")
     return (Tensor((*x[:2], *grid[1:-1]), site.dtype()),)
 
 

@@ -133,7 +133,9 @@ def _elements(attrs: Mapping[str, Any], args: Any) -> Any:
     part = tuple(
         slice(None) if d == axis % x.ndim else slice(0, n) for d, n in enumerate(index.shape)
     )
-    return np.take_along_axis(x[part], np.where(index < 0, index + x.shape[axis], index), axis)
+    if index.size and int(index.min()) < -x.shape[axis]:
+        raise IndexError(f"index {index.min()} is out of bounds for an axis of {x.shape[axis]}")
+    return np.take_along_axis(x[part], index, axis)
 
 
 # GatherND: each row of indices names a place in the leading dims.

@@ -414,8 +414,11 @@ def _stft_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     given = (attrs.get("frame_step"), attrs.get("frame_length"))
     step, length = (v[0] if isinstance(v, tuple) else v for v in given)
     length = len(window) if length is None else length
-    frames = np.lib.stride_tricks.sliding_window_view(x, length, 1)[:, :: int(step or 1)]
-    frames = np.moveaxis(frames, -1, 2)
+    if length > x.shape[1]:
+        frames = np.empty((len(x), 0, length, x.shape[2]), x.dtype)
+    else:
+        frames = np.lib.stride_tricks.sliding_window_view(x, length, 1)[:, :: int(step or 1)]
+        frames = np.moveaxis(frames, -1, 2)
     frames = frames if window is None else frames * window[:, None]
     return _reference({"axis": 2, "onesided": attrs.get("onesided", 1)}, [frames])
 

@@ -234,7 +234,9 @@ def _rms_reference(attrs: Mapping[str, Any], args: Any) -> Any:
 
 def _rms_types(site: Site) -> tuple[Tensor, ...]:
     shape, scale = site.shape(), site.shape(1)
-    if len(scale) > len(shape) or broadcast(site, [shape, scale]) != shape:
+    if len(scale) > len(shape) or not all(
+        a == b or agree(a, b, site.env) for a, b in zip(broadcast(site, [shape, scale]), shape)
+    ):
         site.fail(f"a scale of shape {list(scale)} does not broadcast to the input's {list(shape)}")
     return (site.tensor(0),)
 

@@ -172,7 +172,8 @@ def last_resort(call: OpCall) -> LibraryCall:
 def library_call(
     call: OpCall, record: OperatorRecord | None, constant: Callable[[np.ndarray, str], Var]
 ) -> LibraryCall | None:
-    """The operator as a call of the onnx package; None where an attribute depends on symbols.
+    """The operator as a call of the onnx package; None where an attribute depends on symbols, or
+    is none of ONNX's.
 
     Arguments that deduction made attributes become arguments again.
     """
@@ -189,5 +190,10 @@ def library_call(
                 return None
             args += [None] * (position + 1 - len(args))
             args[position] = constant(np.array(value, dtype), name)
+    domain = str(attrs.get("domain", ""))
+    if not onnx.defs.has(call.op, domain):
+        return None
+    if attrs.keys() - {"domain"} - onnx.defs.get_schema(call.op, domain).attributes.keys():
+        return None
     attrs["opset"] = onnx.defs.onnx_opset_version()
     return LibraryCall("onnx", call.op, tuple(args), tuple(attrs.items()))
