@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +23,13 @@ from tests.fuzz.saved import load_case, save
 from tests.fuzz.settings import PLAIN, Setting, drawn, everywhere
 from tests.fuzz.shrink import shrunk
 from tests.fuzz.states import state
+from tests.ops.test_symbolic_dims import means_the_same
+from tests.strategies.choices import Seeded
+from tests.strategies.onnx import attribute_sets, symbolic
 from tests.strategies.onnx.graphs import Case, case
 
 RUN = 4  # one graph in so many becomes machine code; the others are interpreted as planned
+PLANNED = 8  # one operator over symbols in so many is planned; the others end as kernels
 MOVED = 3  # one in so many is compiled in another way besides
 EVERY = 200  # one in so many is compiled in every way
 ENDLESS_SECONDS = 20.0  # of a run that is then interrupted
@@ -57,8 +63,18 @@ def tried(given: Case, settings: Sequence[Setting]) -> Verdict:
 
 
 def try_graph(seed: int, folder: Path, scratch: Path) -> Found:
-    """The graph of a seed, compiled in some ways; the whole graph is saved where it fails."""
-    given = case(seed)
+    """The graph of a seed, compiled in some ways."""
+    return try_case("graph", case(seed), folder)
+
+
+def try_dynamic(seed: int, folder: Path, scratch: Path) -> Found:
+    """The graph of a seed over symbols."""
+    return try_case("dynamic", symbolic.graphs.of((seed, 3), seed), folder)
+
+
+def try_case(kind: str, given: Case, folder: Path) -> Found:
+    """A graph compiled in some ways; the whole graph is saved where it fails."""
+    seed = given.seed
     verdict = tried(given, settings_of(seed))
     found = Found(seen=given.operators)
     if verdict.unsupported:
@@ -69,9 +85,9 @@ def try_graph(seed: int, folder: Path, scratch: Path) -> Found:
     for failure in verdict.failures:
         first.setdefault((failure.kind, failure.at), failure)
     for failure in first.values():
-        found.failures.append((failure.kind, failure.at, f"graph {seed}: {failure.story}"))
+        found.failures.append((failure.kind, failure.at, f"{kind} {seed}: {failure.story}"))
     if first:
-        save(given, "; ".join(f.story for f in first.values()), folder, f"graph_{seed}")
+        save(given, "; ".join(f.story for f in first.values()), folder, f"{kind}_{seed}")
     return found
 
 
@@ -165,24 +181,77 @@ def try_crash(seed: int, folder: Path, scratch: Path) -> Found:
     return failed("crash", seed, crashed(seed, scratch))
 
 
+def try_attribute(seed: int, folder: Path, scratch: Path) -> Found:
+    """An operator with random attributes: with no dim of its inputs as a symbol it is judged, with
+    some and all it must give the same.
+    """
+    op = attribute_sets.OPERATORS[seed % len(attribute_sets.OPERATORS)]
+    model, found = attribute_sets.models.of((seed, 4), op), Found(seen=[op])
+    for share in (0.0, 0.5, 1.0):
+        choices = Seeded(np.random.default_rng((seed, 5)))
+        given = symbolic.with_symbols(choices, model, share)
+        case = Case(seed, given.symbolic, tuple(map(given.feeds, given.sizes)))
+        if share and seed % PLANNED:
+            failures = property_held(partial(means_the_same, given, scratch))
+        else:
+            verdict = tried(case, [replace(PLAIN, until="planned" if share else "legalized")])
+            failures = verdict.failures
+            if not verdict.judged_by and not share:
+                found.note = f"{op}: nobody answers"
+            if verdict.unsupported and not share:
+                found.note = f"{op}: unsupported"
+                return found
+            if verdict.unsupported:
+                failures = [Failure("refused", op, verdict.unsupported)]
+        if failures:
+            save(case, failures[0].story, folder, f"attribute_{seed}_{op}_{share}")
+        for f in failures:
+            line = f"attribute {seed}, {share:.0%} symbols: {f.at}: {f.story}"
+            found.failures.append((f.kind, op, line))
+    return found
+
+
+def property_held(body: Callable[[], object]) -> list[Failure]:
+    """Return the failure of a property of the tests, if it fails."""
+    try:
+        body()
+    except UnsatisfiedAssumption:
+        raise
+    except Exception as problem:
+        failure = crash(problem)
+        how = "wrong" if isinstance(problem, AssertionError) else failure.kind
+        return [replace(failure, kind=how)]
+    return []
+
+
+def try_export(seed: int, folder: Path, scratch: Path) -> Found:
+    """A PyTorch module exported with automatic dims."""
+    if find_spec("torch") is None:
+        return Found(note="PyTorch is not installed")
+    from tests.fuzz.exported import judge_exported
+    from tests.strategies.torch_modules import samples
+
+    sample, until = samples.of((seed, 6)), "emitted" if seed % RUN == 0 else "planned"
+    failures, note = judge_exported(Seeded(np.random.default_rng((seed, 7))), sample, until)
+    return replace(failed("export", seed, failures), seen=list(sample.names), note=note)
+
+
 def try_property(kind: str, seed: int, scratch: Path) -> Found:
     """A property of the tests, of a value of a seed."""
     from tests.fuzz import properties
 
     try:
-        properties.tried.of(seed, kind, scratch)
+        return failed(kind, seed, property_held(lambda: properties.tried.of(seed, kind, scratch)))
     except UnsatisfiedAssumption:
         return Found(note="no assumption holds")
-    except Exception as problem:
-        failure = crash(problem)
-        how = "wrong" if isinstance(problem, AssertionError) else failure.kind
-        return failed(kind, seed, [replace(failure, kind=how)])
-    return Found()
 
 
 Try = Callable[[int, Path, Path], Found]
 TRIES: dict[str, Try] = {
     "graph": try_graph,
+    "dynamic": try_dynamic,
+    "attribute": try_attribute,
+    "export": try_export,
     "shrink": shrink_graph,
     "file": try_file,
     "state": try_state,

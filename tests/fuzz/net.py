@@ -20,7 +20,8 @@ HUNG_CPU_SECONDS = 60.0
 HUNG_SECONDS = 600.0  # of a try that waits, or has too little of a busy machine
 RENEWED = 400  # tries of one worker
 SHARES = {  # of the tries, so that the kinds of properties take a quarter of the time together
-    "graph": 1000, "file": 1000, "state": 300, "crash": 10,
+    "graph": 1000, "dynamic": 1000, "export": 300, "attribute": 300, "file": 1000, "state": 300,
+    "crash": 10,
     "operator": 50, "symbol": 300, "chain": 50, "layer": 50, "fusion": 20, "storage": 50,
     "schedule": 50, "kernel": 50, "contraction": 50, "gradient": 50, "statement": 50, "function": 5,
 }  # fmt: skip
@@ -61,7 +62,9 @@ class Tally:
             rows.append([kind, str(count), *found, str(rest), cost])
         wide = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines = ["  ".join(c.rjust(w) for c, w in zip(row, wide)) for row in rows]
-        lines.append(f"{len(self.operators)} operators: " + ", ".join(sorted(self.operators)))
+        counts = [f"{name} {n}" for name, n in sorted(self.operators.items())]
+        lines.append(f"{len(counts)} operators: " + ", ".join(counts))
+        lines += [f"{n:4d} {kind}: {note}" for (kind, note), n in sorted(self.notes.items())]
         for (kind, how, at), examples in sorted(self.ways.items()):
             lines.append(f"{len(examples):4d} {kind} {how} {at}: {examples[0][:300]}")
         return "\n".join(lines)

@@ -24,8 +24,14 @@ from tests.fuzz.settings import PLAIN, Setting
 from tests.strategies.onnx.graphs import case
 
 # Of the crashes one is a kill, one a full disk.
-TRIES = {"graph": (505, 5), "file": (510, 15), "state": (500, 8), "crash": (500, 1)}
-MORE = {"graph": (510, 32), "file": (525, 165), "state": (508, 142), "crash": (501, 1)}
+TRIES = {
+    "graph": (505, 5), "dynamic": (500, 2), "attribute": (500, 3), "file": (510, 15),
+    "state": (500, 8), "crash": (500, 1),
+}  # fmt: skip
+MORE = {
+    "graph": (510, 32), "dynamic": (502, 30), "attribute": (503, 97), "export": (500, 20),
+    "file": (525, 165), "state": (508, 142), "crash": (501, 1),
+}  # fmt: skip
 
 
 @pytest.mark.slow

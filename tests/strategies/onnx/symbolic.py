@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tests.strategies.choices import Choices, generator
+from tests.strategies.choices import Choices, Refused, generator
 from tests.strategies.onnx.graph import Extent, Graph
-from tests.strategies.onnx.graphs import RECIPES, model_of, shape_of_input
+from tests.strategies.onnx.graphs import RECIPES, Case, case, model_of, shape_of_input
 from tests.strategies.onnx.recipes import random_array
 from tests.strategies.onnx.recipes_windows import image
 
@@ -123,14 +123,21 @@ def cases(c: Choices) -> SymbolicCase:
     g.input(dtype, shape_of_input(g, False))
     recipe(g)
     model = model_of(g, "symbolic")
-    share = c.one((0.0, 0.5, 1.0))
+    return with_symbols(c, model, c.one((0.0, 0.5, 1.0)))
+
+
+def with_symbols(
+    c: Choices, model: onnx.ModelProto, share: float, shared: bool = False
+) -> SymbolicCase:
+    """Return a model with such a share of its dims as symbols; `shared`: one for each extent."""
     shapes: dict[str, tuple[Extent, ...]] = {}
     sizes: dict[str, int] = {}
     for value in model.graph.input:
         dims: list[Extent] = [d.dim_value for d in value.type.tensor_type.shape.dim]
         for d, n in enumerate(dims):
-            if c.chance(share):
-                dims[d] = name = f"q{len(sizes)}"
+            if c.chance(share) and n:
+                alike = [name for name, size in sizes.items() if shared and size == n]
+                dims[d] = name = alike[0] if alike else f"q{len(sizes)}"
                 sizes[name] = int(n)
         shapes[value.name] = tuple(dims)
     others = tuple(
@@ -141,3 +148,15 @@ def cases(c: Choices) -> SymbolicCase:
         # over symbols an extent that meets another one is that one, and is not stretched from 1
         others = tuple(other for other in others if 1 not in other.values())
     return SymbolicCase(model, shapes, (sizes, *others))
+
+
+@generator
+def graphs(c: Choices, seed: int) -> Case:
+    """A random graph that has some or all dims of its inputs as symbols, and other sizes."""
+    given = case(seed)
+    numbers = with_dims(given.model, {name: a.shape for name, a in given.feeds[0].items()})
+    symbolic = with_symbols(c, numbers, c.one((0.5, 1.0)), c.chance(0.7))
+    if len(symbolic.sizes) == 1:  # no dim is a symbol
+        raise Refused
+    more = tuple(symbolic.feeds(sizes) for sizes in symbolic.sizes[1:])
+    return Case(seed, symbolic.symbolic, (given.feeds[0], *more))
