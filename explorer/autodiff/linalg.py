@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Matrices:
         return self.op("Sub", _broadcast(self.dims, other.dims), other)
 
     def __mul__(self, other: Matrices | float) -> Matrices:
-        by = other if isinstance(other, Matrices) else self.number(other)
+        by = other if isinstance(other, Matrices) else self.constant(other)
         return self.op("Mul", _broadcast(self.dims, by.dims), by)
 
     def __truediv__(self, other: Matrices) -> Matrices:
@@ -72,8 +73,8 @@ class Matrices:
     def bound(self, hint: str, types: list[Tensor], call: OpCall | LibraryCall) -> list[Matrices]:
         return [Matrices(self.reverse, v) for v in self.reverse.bind(hint, types, call)]
 
-    def number(self, value: float) -> Matrices:
-        """A number in this value's dtype."""
+    def constant(self, value: Any) -> Matrices:
+        """Numbers in this value's dtype."""
         held = Constant(np.array(value).astype(self.var.tensor.element))
         return Matrices(self.reverse, self.reverse.around.constant("number", held))
 
@@ -309,6 +310,35 @@ def _lu(site: Site) -> Parts:
     yield a, order @ da
 
 
+def _reflections(site: Site) -> Parts:
+    """Q = H₀ H₁ … with H = 1 - τ v vᵀ: dH = L dQ Rᵀ of the reflections on the left, turned, and on
+    the right; dτ = -vᵀ dH v and dv = -τ (dH + dHᵀ) v.
+    """
+    (a, tau), (dq,) = site.args, site.adjoints
+    rows, columns = a.dims[-2:]
+    count = tau.dims[-1]
+    if not all(isinstance(n, int) for n in (rows, columns, count)):
+        site.reverse.refuse("is of matrices whose sizes only a run knows")
+    assert dq is not None and isinstance(rows, int) and isinstance(columns, int)
+    assert isinstance(count, int)
+    eye, row = np.eye(rows, max(rows, columns)), tau.along(-2)
+    vectors = [a.lower(-1).cut(-1, i, 1) + a.constant(eye[:, i : i + 1]) for i in range(count)]
+    factors = [row.cut(-1, i, 1) for i in range(count)]
+    right = [dq * 0.0 + a.constant(eye[:, :columns])]
+    for v, t in zip(vectors[:0:-1], factors[:0:-1], strict=True):
+        right.append(right[-1] - v @ (v.T @ right[-1]) * t)
+    left, dv, dt = dq, [], []
+    for v, t, after in zip(vectors, factors, reversed(right), strict=True):
+        one, other = left @ (after.T @ v), after @ (left.T @ v)
+        dt.append(-(v.T @ one))
+        dv.append(-((one + other) * t))
+        left = left - v @ (v.T @ left) * t
+    if columns > count:
+        dv.append(a.cut(-1, count, columns - count) * 0.0)
+    yield a, reduce(lambda x, y: x.joined(-1, y), dv).lower(-1)
+    yield tau, reduce(lambda x, y: x.joined(-1, y), dt).op("Reshape", tau.dims, shape=tau.dims)
+
+
 def _exponential(site: Site) -> Parts:
     """dA is the block above the diagonal of exp [[Aᵀ, dY], [0, Aᵀ]]."""
     (a,), (dy,) = site.args, site.adjoints
@@ -333,6 +363,7 @@ RULES: Mapping[str, Callable[[Site], Parts]] = {
     "svd": _singular_vectors,
     "qr": _qr,
     "lu": _lu,
+    "reflections": _reflections,
     "exponential": _exponential,
 }
 

@@ -119,6 +119,10 @@ REFUSED_BY_ONNX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "frexp": (torch.frexp, (torch.tensor([-3.0, 1e-42, 0, 0.5, 1e30, torch.inf]),)),
     "bits": (lambda x: x.view(torch.int32), (randn(3),)),
     "geqrf": (lambda x: torch.geqrf(x), (randn(2, 4, 3),)),
+    "ormqr": (
+        lambda a, t, b: torch.ormqr(a, t, b, transpose=True),
+        (randn(4, 2), randn(2), randn(4, 3)),
+    ),
     "scores of a linear layer": (
         lambda x, w, y: F.linear_cross_entropy(
             x, w, y, options=torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
@@ -171,6 +175,7 @@ REFUSED_BY_ONNX: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "negative pads": (lambda x: F.pad(x, (2, -1), mode="replicate"), (randn(1, 2, 4),)),
     "pinv": (torch.linalg.pinv, (randn(3, 2),)),
+    "pinv of no columns": (torch.linalg.pinv, (torch.ones(3, 0),)),
     "_int_mm": (
         torch._int_mm,
         (torch.ones(17, 8, dtype=torch.int8), torch.full((8, 8), 3, dtype=torch.int8)),
@@ -353,11 +358,12 @@ def test_no_gradient_goes_where_pytorch_takes_none() -> None:
         lambda a, b: torch.cat(torch.linalg.svd(a[:, :2], False)[::2]) * b[0, :2],
         lambda a, b: torch.linalg.lu_factor(a[:2])[0] + torch.linalg.lu_factor(a[:, :2])[0].mT,
         lambda a, b: torch.linalg.matrix_exp(a) * b,
+        lambda a, b: torch.linalg.householder_product(a[:, :2] / 9, b[0, :2]) * b[:, :2],
         lambda a, b: torch.linalg.solve(a, torch.stack([b, 2 * b])),
     ],
     ids=[
         *("solve", "inv", "det", "slogdet", "cholesky", "eigvalsh", "svdvals", "triangle", "eigh"),
-        *("qr", "svd", "lu", "exp", "broadcast"),
+        *("qr", "svd", "lu", "exp", "householder", "broadcast"),
     ],
 )
 def test_linear_algebra_has_derivatives(run: Callable[..., Any]) -> None:

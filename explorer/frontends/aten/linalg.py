@@ -223,6 +223,20 @@ def _reflections(call: Call, a: Any, tau: Any) -> Any:
     return library("reflections", [x, call.cast(tau)], [x.shape])
 
 
+def _by_reflections(
+    call: Call, a: Any, tau: Any, other: Any, left: bool = True, transpose: bool = False
+) -> Any:
+    """A product with the square matrix of all reflections."""
+    x, y = call.cast(a), call.cast(other)
+    *lead, rows, columns = x.shape
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        call.refuse("matrices whose sizes only a run knows")
+    square = np.pad(x, [(0, 0)] * (len(lead) + 1) + [(0, max(rows - columns, 0))])[..., :rows]
+    turn = library("reflections", [square, call.cast(tau)], [square.shape])[0]
+    turn = np.swapaxes(turn, -1, -2) if transpose else turn
+    return np.matmul(turn, y) if left else np.matmul(y, turn)
+
+
 def _pseudo_inverse(
     call: Call, a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Any:
@@ -234,6 +248,8 @@ def _pseudo_inverse(
     if not (isinstance(rows, int) and isinstance(columns, int)):
         call.refuse("matrices whose sizes only a run knows")
     least = min(rows, columns)
+    if not least:
+        return np.swapaxes(x, -1, -2)
     if hermitian:
         values, right = library("eigh", [x], [x.shape[:-1], x.shape], lower=1)
         left = np.swapaxes(right, -1, -2)
@@ -281,6 +297,7 @@ LINALG: Mapping[str, Handler] = {
     "inverse": _inverse,
     "linalg_qr": _qr,
     "geqrf": _factors,
+    "ormqr": _by_reflections,
     "_linalg_svd": _svd,
     "linalg_svd": lambda call, a, full=True, *_: _svd(call, a, full),
     "linalg_svdvals": lambda call, a, *_: _svd(call, a, False, False)[1],
