@@ -42,22 +42,24 @@ def ones(shape: Any, dtype: Any = "float64") -> Any:
 
 
 @operation(numpy.full_like)
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """NumPy's `full_like`: of the shape, and unless another is given the dtype, of x."""
+    if device not in (None, "cpu"):
+        refuse(f"arrays are on the device 'cpu' while a program is recorded, not on {device!r}")
     given = traced(x)
     return full(given.shape, fill_value, given.dtype if dtype is None else dtype)
 
 
 @operation(numpy.zeros_like)
-def zeros_like(x: Any, dtype: Any = None) -> Any:
+def zeros_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """NumPy's `zeros_like`."""
-    return full_like(x, 0, dtype)
+    return full_like(x, 0, dtype, device=device)
 
 
 @operation(numpy.ones_like)
-def ones_like(x: Any, dtype: Any = None) -> Any:
+def ones_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """NumPy's `ones_like`."""
-    return full_like(x, 1, dtype)
+    return full_like(x, 1, dtype, device=device)
 
 
 @operation(numpy.arange)
@@ -175,9 +177,9 @@ def empty(shape: Any, dtype: Any = "float64") -> Any:
 
 
 @operation(numpy.empty_like)
-def empty_like(x: Any, dtype: Any = None) -> Any:
+def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """NumPy's `empty_like`; its elements are zeros."""
-    return full_like(x, 0, dtype)
+    return full_like(x, 0, dtype, device=device)
 
 
 @operation(numpy.meshgrid)

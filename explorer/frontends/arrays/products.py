@@ -9,7 +9,7 @@ import numpy
 from explorer.frontends.arrays.axes import axes_of, refuse
 from explorer.frontends.arrays.elementwise import multiply
 from explorer.frontends.arrays.reductions import sum as total
-from explorer.frontends.arrays.shaping import expand_dims, ravel, reshape, transpose
+from explorer.frontends.arrays.shaping import expand_dims, moveaxis, ravel, reshape, transpose
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.operation import operation, viewed
@@ -66,9 +66,9 @@ def outer(a: Any, b: Any) -> Any:
 
 
 @operation(numpy.vecdot)
-def vecdot(a: Any, b: Any) -> Any:
-    """NumPy's `vecdot`, of real numbers: a sum along the last dim, in the dtype of both."""
-    products = multiply(a, b)
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """NumPy's `vecdot`, of real numbers: a sum along a dim, in the dtype of both."""
+    products = multiply(moveaxis(traced(x1), axis, -1), moveaxis(traced(x2), axis, -1))
     return total(products, -1, products.dtype)
 
 

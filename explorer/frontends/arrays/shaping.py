@@ -10,18 +10,19 @@ from explorer.frontends.arrays.axes import axes_of, axis_of, refuse, shape_of
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.frames import current_frame
-from explorer.frontends.tracing.operation import operation
+from explorer.frontends.tracing.operation import apart, operation, viewed
 from explorer.frontends.tracing.promote import traced
 from explorer.ir.shapes.dims import Dim, Shape, floor_div, product
 
 
-@operation(numpy.reshape, views=True)
-def reshape(x: Any, shape: Any) -> Any:
-    """NumPy's `reshape`: one dim may be -1."""
+@operation(numpy.reshape, views=None)
+def reshape(x: Any, shape: Any, *, copy: bool | None = None) -> Any:
+    """NumPy's `reshape`: one dim may be -1; a view unless a `copy` is asked for."""
     given, wanted = traced(x), shape_of(shape)
-    if given.type.dims == wanted:
-        return given
-    return emit("Reshape", given, shape=_resolved(given.type.dims, wanted), allowzero=1)
+    found = given
+    if given.type.dims != wanted:
+        found = emit("Reshape", given, shape=_resolved(given.type.dims, wanted), allowzero=1)
+    return apart(found, (x,)) if copy else viewed(found, x)
 
 
 def _resolved(shape: Shape, wanted: Shape) -> Shape:

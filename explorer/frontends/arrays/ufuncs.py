@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy
@@ -54,6 +55,9 @@ def ufunc(of: Any, body: str | Body) -> Callable[..., Any]:
         return weakened(made, values)
 
     record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`."
+    names = ("x",) if of.nin == 1 else tuple(f"x{n}" for n in range(1, of.nin + 1))
+    shown = [Parameter(n, Parameter.POSITIONAL_ONLY, annotation="Any") for n in names]
+    record.__signature__ = Signature(shown, return_annotation="Any")  # type: ignore[attr-defined]
     return operation(of)(record)
 
 
