@@ -29,7 +29,7 @@ def prepared(program: Any) -> Any:
     for module in (whole, *bodies.values()):
         for node in list(module.graph.nodes):
             if any(_is_body(module, value) for value in node.args):
-                _check_states(node)
+                check_states(node)
                 _part_operands(module, node)
     for name, body in bodies.items():
         for node in list(body.graph.nodes):
@@ -52,7 +52,7 @@ def _is_body(module: Any, value: Any) -> bool:
     return hasattr(getattr(module, value.target, None), "graph")
 
 
-def _check_states(node: Any) -> None:
+def check_states(node: Any) -> None:
     """`torch.export` 2.13 takes two parameters of a scan's body for one, if they start as one."""
     if node.target is not import_module("torch").ops.higher_order.scan:
         return

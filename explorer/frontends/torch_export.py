@@ -1,9 +1,9 @@
 """A torch.export.ExportedProgram: its operators one by one, or as PyTorch's own exporter writes
-them as ONNX where it has control flow, or an operator that is not known.
+them as ONNX where it has an operator that is not known.
 
 Nothing is written to a file: weights go from PyTorch's tensors into the program's constants.
-`torch.cond` becomes an If, PyTorch's while_loop a Loop, its scan and map a Scan: loops and branches
-of the program, with the tensors that their bodies see around them.
+`torch.cond`, and PyTorch's while_loop, scan and map, become loops and branches of the program, with
+the tensors that their bodies see around them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 
 from explorer.errors import BoundError, UnsupportedOperator
-from explorer.frontends.aten.words import changed_input, first_line, is_control_flow
+from explorer.frontends.aten.words import changed_input, first_line
 from explorer.frontends.files.onnx_file import OnnxFile
 from explorer.frontends.model import Model
 from explorer.frontends.onnx.importer import from_file
@@ -52,8 +52,6 @@ def load_exported(program: Any, bounds: Bounds | None = None, *, folds: bool = T
     """
     names = _dim_names(program)
     ranges = _ranges(program, names)
-    if any(is_control_flow(node) for node in program.graph.nodes):
-        return _by_onnx(program, names, ranges, bounds or {}, folds)
     try:
         return _by_operators(program, names, ranges, bounds or {}, not folds)
     except UnsupportedOperator as unknown:

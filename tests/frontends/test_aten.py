@@ -309,15 +309,17 @@ def test_statistics_of_a_norm_follow_the_batches() -> None:
         np.testing.assert_allclose(compiled.state[name], getattr(norm, name), rtol=1e-5)
 
 
-def test_a_buffer_changed_beside_control_flow_is_refused() -> None:
+def test_a_buffer_is_changed_beside_control_flow() -> None:
     class Both(Counter):
         def forward(self, x: Any) -> Any:
             self.n.add_(x)
             return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
 
-    program = torch.export.export(Both(), (torch.ones(2),))
-    with pytest.raises(UnsupportedOperator, match="the buffer 'n' is changed"):
-        explorer.load(program)
+    compiled = explorer.compile(torch.export.export(Both(), (torch.ones(2),)))
+    for times, sign in ((1, 1), (0, -1)):
+        (found,) = compiled.run(sign * np.ones(2, "float32")).values()
+        np.testing.assert_allclose(found, np.sin(1) if sign > 0 else np.cos(1), rtol=1e-6)
+        np.testing.assert_array_equal(compiled.state["n"], np.full(2, times, "float32"))
 
 
 def test_no_gradient_goes_where_pytorch_takes_none() -> None:
@@ -439,17 +441,28 @@ def test_an_operator_that_computes_something_else_is_refused_by_name(
         explorer.load(program)
 
 
+def test_a_branch_that_computes_something_else_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = {**importer.OPERATORS, "tanh": importer.OPERATORS["sin"]}
+    monkeypatch.setattr(importer, "OPERATORS", wrong)
+    monkeypatch.setattr("explorer.frontends.torch_export._as_onnx", _no_onnx)
+    program = exported(lambda x: torch.cond(x.sum() > 0, torch.tanh, torch.cos, (x,)), (randn(3),))
+    program.example_inputs[0][0].abs_()
+    with pytest.raises(UnsupportedOperator, match=r"cond at 'cond' computes something else"):
+        explorer.load(program)
+
+
 def _no_onnx(*_: Any) -> Any:
     raise UnsupportedOperator("ONNX is not asked")
 
 
-def test_a_program_of_the_exporter_that_is_wrong_is_refused() -> None:
-    """A branch goes by ONNX, and atan2 of integers is another number there."""
-
-    def run(x: Any, y: Any) -> Any:
-        return torch.cond(x.sum() > 99, lambda a: a + 1.0, lambda a: a * 1.0, (torch.atan2(x, y),))
-
+def test_a_program_of_the_exporter_that_is_wrong_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By way of ONNX atan2 of integers is another number."""
     pytest.importorskip("onnxscript")
-    program = exported(run, (torch.tensor([0, 3]), torch.tensor([-1, -2])))
+    monkeypatch.setattr("explorer.frontends.torch_export._by_operators", _no_onnx)
+    program = exported(torch.atan2, (torch.tensor([0, 3]), torch.tensor([-1, -2])))
     with pytest.raises(UnsupportedOperator, match=r"other results|something else"):
         explorer.load(program)

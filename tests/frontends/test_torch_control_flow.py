@@ -291,6 +291,11 @@ class OfPython(Module):  # type: ignore[misc]
         return while_loop(lambda i, x: x.sum() < 9, lambda i, x: (7, x + 1), (0, x))[1]
 
 
+class Local(Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda x: x.exp().add_(1) * 2, torch.sin, (x,))
+
+
 class Twice(Module):  # type: ignore[misc]
     """torch.export 2.13 gives a program that adds the state to itself."""
 
@@ -304,12 +309,33 @@ class NoOperator(Module):  # type: ignore[misc]
         return torch.cond(x.sum() > 0, torch.linalg.eigvals, lambda x: x[0] + 0j, (x,))
 
 
+@pytest.mark.parametrize("kind", [Large, OfPython, Local])
+def test_what_a_body_makes_for_itself(kind: Any) -> None:
+    module = kind()
+    with torch.no_grad():
+        program = torch.export.export(module, (randn(3, 3),))
+    compiled = explorer.compile(program)
+    for x in (torch.ones(3, 3), -torch.ones(3, 3)):
+        with torch.no_grad():
+            wanted = module(x).numpy()
+        (found,) = compiled.run(x.numpy()).values()
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_two_loops_of_one_kind_are_told_apart() -> None:
+    """By the origins of what their bodies compute."""
+    module = LoopInLoop()
+    program = torch.export.export(module, (randn(2, 3), number(3)), dynamic_shapes=N)
+    found = explorer.load(program).program
+    names = [s.name for s in found.sources]
+    assert len(set(names)) == len(names)
+    assert any(name.count(".") > 3 for name in names)
+
+
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
         (InPlace, "true_graph_0 changes 'mul' in place"),
-        (Large, "true_graph_0 makes a tensor of 300 numbers"),
-        (OfPython, "while_loop_body_graph_0 gives 7, where a loop or branch may give tensors"),
         (Twice, "scan has 'mul' as a state and once more"),
         (NoOperator, "exporter has no ONNX for this program"),
     ],

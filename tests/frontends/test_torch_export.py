@@ -162,10 +162,10 @@ def test_without_onnxscript_the_extra_is_named() -> None:
     script = (
         "import sys; sys.modules['onnxscript'] = None\n"
         "import torch, explorer\n"
-        "class Choice(torch.nn.Module):\n"
+        "class Unknown(torch.nn.Module):\n"
         "    def forward(self, x):\n"
-        "        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))\n"
-        "program = torch.export.export(Choice(), (torch.zeros(1, 2),))\n"
+        "        return torch.linalg.eigvals(x)\n"
+        "program = torch.export.export(Unknown(), (torch.zeros(2, 2),))\n"
         "try: explorer.load(program)\n"
         "except explorer.errors.UnsupportedOperator as e: print(e, '|', e.try_)\n"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -16,6 +16,7 @@ import numpy as np
 from explorer.errors import Cancelled, IronworksError, UnsupportedOperator
 from explorer.frontends.aten.bessel import BESSEL
 from explorer.frontends.aten.call import Call, dtype_name
+from explorer.frontends.aten.control import CONTROL_FLOW, graphs_in
 from explorer.frontends.aten.elementwise import ELEMENTWISE
 from explorer.frontends.aten.indexing import INDEXING
 from explorer.frontends.aten.linalg import LINALG
@@ -28,12 +29,13 @@ from explorer.frontends.aten.special import SPECIAL
 from explorer.frontends.aten.words import first_line, name_of
 from explorer.frontends.model import State
 from explorer.frontends.symbols import environment, symbol_name
+from explorer.frontends.torch_bodies import check_states, prepared
 from explorer.frontends.trace import finished, within_bounds
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.casts import match_cast, shape
 from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.dims import plain_dim
-from explorer.frontends.tracing.frames import Frame, under, writing
+from explorer.frontends.tracing.frames import Frame, current_frame, under, writing
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
 from explorer.ir.calls import Var
@@ -143,6 +145,12 @@ def operator_of(target: Any) -> Callable[..., Any] | None:
     return OPERATORS.get(f"{name}.{overload}") or OPERATORS.get(name)
 
 
+def control_of(target: Any) -> Callable[..., Any] | None:
+    """What writes a loop or a branch of PyTorch's; None for other operators."""
+    is_control = type(target).__module__.startswith("torch._higher_order_ops")
+    return CONTROL_FLOW.get(getattr(target, "_name", "")) if is_control else None
+
+
 def _name_and_overload(target: Any) -> tuple[str, str]:
     """`add` and `Tensor` of `aten::add.Tensor`; nothing of what is none of ATen's."""
     full = str(getattr(target, "name", lambda: "")())
@@ -157,13 +165,18 @@ def functional(program: Any, *, strict: bool = False) -> Any:
 
     Raises UnsupportedOperator where PyTorch cannot.
     """
-    changed = {} if strict else changed_in_place(program.graph)
-    if all(_is_plain(node) or node in changed for node in program.graph.nodes):
+    graphs = [g.graph for g in graphs_in(program.graph_module)]
+    changed = {} if strict else _changed(graphs)
+    nodes = [n for graph in graphs for n in graph.nodes]
+    for node in nodes:
+        check_states(node)
+    if all(_is_plain(node) or node in changed for node in nodes):
         return program
     torch = import_module("torch")
+    program = prepared(program)
     table = import_module("torch.export").default_decompositions()
     more = import_module("torch._decomp").decomposition_table
-    unknown = {n.target for n in program.graph.nodes if n.op == "call_function"}
+    unknown = {n.target for n in nodes if n.op == "call_function"}
     for target in unknown:
         if target in more and target not in table and operator_of(target) is None:
             table[target] = more[target]
@@ -191,6 +204,11 @@ def changed_in_place(graph: Any) -> dict[Any, Any]:
     refused = {made.get(v, v) for n in graph.nodes for v in _seen_through(n)}
     refused |= {v for v in made.values() if not _is_fresh(v)}
     return {n: v for n, v in made.items() if v not in refused}
+
+
+def _changed(graphs: Iterable[Any]) -> dict[Any, Any]:
+    """The same of several graphs."""
+    return {node: made for graph in graphs for node, made in changed_in_place(graph).items()}
 
 
 def _in_place(node: Any) -> Callable[..., Any] | None:
@@ -240,7 +258,9 @@ def _decomposes(target: Any) -> bool:
 
 def _is_plain(node: Any) -> bool:
     if node.op != "call_function":
-        return node.op in ("placeholder", "output")
+        return node.op in ("placeholder", "output", "get_attr")
+    if control_of(node.target) is not None:
+        return True
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return node.target in SCALARS or node.target is operator.getitem
@@ -309,7 +329,8 @@ class _Writer:
         self.held: dict[str, Var] = {}  # buffers that are changed, by PyTorch's names
         self.dims = {n: symbol(symbol_name(w, "dim")) for n, w in names.items()}
         self.values: dict[Any, Any] = {}
-        self.changed = {} if program is None else changed_in_place(program.graph)
+        graphs = () if program is None else graphs_in(program.graph_module)
+        self.changed = _changed(g.graph for g in graphs)
 
     def program(self) -> Program:
         frame = Frame(self.recorder, self.recorder.fresh("main"))
@@ -319,21 +340,12 @@ class _Writer:
         outputs: list[Any] = []
         with writing(frame):
             for node in self.source.graph.nodes:
-                match node.op:
-                    case "placeholder":
-                        self.values[node] = self.placeholder(node, kinds[node.name], params, frame)
-                    case "call_function":
-                        self.recorder.sources.append(SourceOp(node.name, name_of(node.target)))
-                        with under(node.name):
-                            self.values[node] = self.call(node)
-                        if node in self.changed:
-                            self.values[self.changed[node]] = self.values[node]
-                    case "output":
-                        outputs = self.outputs(node, signature)
-                    case _:
-                        raise UnsupportedOperator(
-                            f"{node.name} is a graph of its own", where=node.name
-                        )
+                if node.op == "placeholder":
+                    self.values[node] = self.placeholder(node, kinds[node.name], params, frame)
+                elif node.op == "output":
+                    outputs = self.outputs(node, signature)
+                else:
+                    self.write(node, self.source.graph_module)
             self.recorder.sources.append(SourceOp("result", "result"))
             with under("result"):
                 results = own_results(frame, [traced(v) for _, v in outputs])
@@ -428,8 +440,54 @@ class _Writer:
 
     # Operators.
 
-    def call(self, node: Any) -> Any:
+    def write(self, node: Any, module: Any, within: str = "") -> None:
+        """What a node of a graph gives; `within` are the loops and branches around it."""
+        if node.op == "get_attr":
+            held = getattr(module, node.target)
+            is_graph = hasattr(held, "graph")
+            self.values[node] = held if is_graph else self.made_here(within + node.target, held)
+            return
+        if node.op != "call_function":
+            raise UnsupportedOperator(f"{node.name} is no operator", where=node.name)
+        self.recorder.sources.append(SourceOp(within + node.name, name_of(node.target)))
+        with under(within + node.name):
+            self.values[node] = self.call(node, within)
+        if node in self.changed:
+            self.values[self.changed[node]] = self.values[node]
+
+    def made_here(self, name: str, tensor: Any) -> TracedArray:
+        """A tensor that a graph holds itself."""
+        return TracedArray(self.constant(name, tensor), current_frame())
+
+    def graph(self, module: Any, args: Sequence[Any], within: str) -> list[Any]:
+        """What the graph of a loop or a branch gives for its arguments."""
+        given = iter(args)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = next(given)
+            elif node.op == "output":
+                found = self.read(node.args[0])
+                return list(found) if isinstance(found, (list, tuple)) else [found]
+            else:
+                self.write(node, module, within)
+        return []
+
+    def control(self, node: Any, write: Callable[..., Any], within: str) -> list[Any]:
+        """What a loop or a branch gives."""
+        counts: dict[int, int] = {}
+
+        def run(module: Any, args: Sequence[Any]) -> list[Any]:
+            turn = counts[id(module)] = counts.get(id(module), 0) + 1
+            part = f"{len(counts)}.{turn}" if turn > 1 else f"{len(counts)}"
+            return self.graph(module, args, f"{within}{node.name}.{part}.")
+
+        return list(write(run, *self.read(node.args)))
+
+    def call(self, node: Any, within: str = "") -> Any:
         target = node.target
+        control = control_of(target)
+        if control is not None:
+            return self.control(node, control, within)
         if target is operator.getitem:
             return self.values[node.args[0]][node.args[1]]
         args, kwargs = self.read(node.args), self.read(dict(node.kwargs))
@@ -477,7 +535,8 @@ class _Writer:
 
     def seen(self, node: Any) -> Any:
         """What PyTorch traced a node as, or gave in a run."""
-        return node.meta.get("val") if self.known is None else self.known[node]
+        known = self.known or {}
+        return known[node] if node in known else node.meta.get("val")  # of a loop or a branch
 
     def settled(self, call: Call, found: Any, several: bool) -> Any:
         """What an operator gives, held against the dtypes and ranks that PyTorch has for it."""

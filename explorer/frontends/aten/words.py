@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-CONTROL = frozenset({"cond", "while_loop", "scan", "map_impl", "map", "associative_scan"})
-
 
 def name_of(target: Any) -> str:
     """The name of an operator of PyTorch's: `aten.add.Tensor`."""
@@ -19,11 +17,6 @@ def first_line(error: BaseException) -> str:
     """The first line of what an error says, without colours."""
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(error).splitlines()]
     return next((line for line in lines if line), type(error).__name__)[:300]
-
-
-def is_control_flow(node: Any) -> bool:
-    """Return True if a node of a graph is a loop or a branch."""
-    return type(node.target).__name__ in CONTROL or getattr(node.target, "_name", "") in CONTROL
 
 
 def changed_input(node: Any) -> str:
