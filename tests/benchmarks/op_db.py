@@ -309,6 +309,7 @@ def gradient(sample: Sample) -> tuple[str, str] | None:
     def total(chosen: Any, inputs: Any) -> Any:
         found = model({**fixed, **chosen}, *inputs)
         each = found if isinstance(found, tuple) else (found,)
+        each = [t.astype(w.dtype) for t, w in zip(each, by, strict=True)]
         each = [explorer.match_cast(t, _kind(w)) for t, w in zip(each, by, strict=True)]
         return sum((t * w).sum() for t, w in zip(each, by, strict=True))
 
