@@ -181,8 +181,16 @@ def norm(x: TracedArray, order: float, dims: Any, keep: bool) -> TracedArray:
         case 0.0:
             there = np.not_equal(x, like(0, x))
             return reduced("ReduceSum", converted(there, x.dtype), dims, keep)
-    power = reduced("ReduceSum", emit("Pow", size, like(float(order), x)), dims, keep)
-    return emit("Pow", power, like(1 / float(order), x))
+    power = _power(size, float(order), 0.0 if order > 0 else math.inf)
+    return _power(reduced("ReduceSum", power, dims, keep), 1 / float(order), 0.0)
+
+
+def _power(x: TracedArray, exponent: float, at_zero: float) -> TracedArray:
+    """A power that is flat at 0, as PyTorch has the slopes of norms there."""
+    zero = np.equal(x, like(0, x))
+    found = emit("Pow", np.where(zero, like(1, x), x), like(exponent, x))
+    result: TracedArray = np.where(zero, like(at_zero, x), found)
+    return result
 
 
 def _vector_norm(call: Call, x: Any, order: Any = 2, dims: Any = None, keep: bool = False) -> Any:
