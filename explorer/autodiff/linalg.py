@@ -148,6 +148,14 @@ def _inverse(site: Site) -> Parts:
     yield a, -(y.T @ dy @ y.T)
 
 
+def _pseudo_inverse(site: Site) -> Parts:
+    """Y = A⁺: dA = -Yᵀ dY Yᵀ + (1 - A Y) dYᵀ Y Yᵀ + Yᵀ Y dYᵀ (1 - Y A): Golub and Pereyra 1973."""
+    (a, *_), (y,), (dy,) = site.args, site.results, site.adjoints
+    assert dy is not None
+    above, below = dy.T @ y @ y.T, y.T @ y @ dy.T
+    yield a, -(y.T @ dy @ y.T) + (above - a @ (y @ above)) + (below - below @ y @ a)
+
+
 def _solve(site: Site) -> Parts:
     """A X = B: dB = A⁻ᵀ dX, dA = -dB Xᵀ."""
     (a, b), (x,), (dx,) = site.args, site.results, site.adjoints
@@ -352,6 +360,7 @@ def _exponential(site: Site) -> Parts:
 
 RULES: Mapping[str, Callable[[Site], Parts]] = {
     "inverse": _inverse,
+    "pseudo_inverse": _pseudo_inverse,
     "solve": _solve,
     "solve_triangle": _solve_triangle,
     "determinant": _determinant,

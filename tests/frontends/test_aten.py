@@ -360,12 +360,13 @@ def test_no_gradient_goes_where_pytorch_takes_none() -> None:
         lambda a, b: torch.cat(torch.linalg.svd(a[:, :2], False)[::2]) * b[0, :2],
         lambda a, b: torch.linalg.lu_factor(a[:2])[0] + torch.linalg.lu_factor(a[:, :2])[0].mT,
         lambda a, b: torch.linalg.matrix_exp(a) * b,
+        lambda a, b: torch.linalg.pinv(a[:2].mT @ a[:2]) * b + torch.linalg.pinv(a[:2])[:, :1],
         lambda a, b: torch.linalg.householder_product(a[:, :2] / 9, b[0, :2]) * b[:, :2],
         lambda a, b: torch.linalg.solve(a, torch.stack([b, 2 * b])),
     ],
     ids=[
         *("solve", "inv", "det", "slogdet", "cholesky", "eigvalsh", "svdvals", "triangle", "eigh"),
-        *("qr", "svd", "lu", "exp", "householder", "broadcast"),
+        *("qr", "svd", "lu", "exp", "pinv", "householder", "broadcast"),
     ],
 )
 def test_linear_algebra_has_derivatives(run: Callable[..., Any]) -> None:

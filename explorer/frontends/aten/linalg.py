@@ -240,36 +240,14 @@ def _by_reflections(
 def _pseudo_inverse(
     call: Call, a: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False
 ) -> Any:
-    """By singular values, or eigenvalues of symmetric matrices; those up to the tolerances count as
-    0.
-    """
+    """Singular values up to the tolerances count as 0."""
     x = call.cast(a)
     *lead, rows, columns = x.shape
-    if not (isinstance(rows, int) and isinstance(columns, int)):
-        call.refuse("matrices whose sizes only a run knows")
-    least = min(rows, columns)
-    if not least:
-        return np.swapaxes(x, -1, -2)
-    if hermitian:
-        values, right = library("eigh", [x], [x.shape[:-1], x.shape], lower=1)
-        left = np.swapaxes(right, -1, -2)
-    else:
-        shapes = [(*lead, rows, least), (*lead, least), (*lead, least, columns)]
-        u, values, v = library("svd", [x], shapes, full=0)
-        left, right = np.swapaxes(u, -1, -2), np.swapaxes(v, -1, -2)
-    size = np.abs(values)
-    share = float(numpy.finfo(call.dtype).eps) * max(rows, columns)
-    by = _column(call, rtol, share if atol is None else 0.0)
-    limit = np.maximum(_column(call, atol, 0.0), np.multiply(by, np.max(size, -1, keepdims=True)))
-    kept = np.greater(size, limit)
-    safe = np.where(kept, values, like(1, values))
-    inverse = np.where(kept, np.reciprocal(safe), like(0, values))
-    return np.matmul(np.multiply(right, np.expand_dims(inverse, -2)), left)
-
-
-def _column(call: Call, value: Any, otherwise: float) -> TracedArray:
-    found = call.cast(otherwise if value is None else value)
-    return np.expand_dims(found, -1) if found.ndim else found
+    share = np.maximum(rows, columns) * float(numpy.finfo(call.dtype).eps)
+    by = call.cast(rtol if rtol is not None else share if atol is None else 0.0)
+    least = call.cast(0.0 if atol is None else atol)
+    shape = [(*lead, columns, rows)]
+    return library("pseudo_inverse", [x, least, by], shape, hermitian=int(hermitian))
 
 
 def _cross(call: Call, a: Any, b: Any, dim: int = -1) -> Any:

@@ -70,6 +70,22 @@ def inverse(a: Array) -> Any:
     return _as(a, np.linalg.inv(a))
 
 
+def pseudo_inverse(a: Array, atol: Array, rtol: Array, *, hermitian: int = 0) -> Any:
+    """By singular values, or eigenvalues of symmetric matrices; those up to a number, or to a share
+    of the greatest, count as 0.
+    """
+    if hermitian:
+        values, left = np.linalg.eigh(a)
+        right = np.swapaxes(left, -1, -2)
+    else:
+        left, values, right = np.linalg.svd(a, full_matrices=False)
+    size = np.abs(values)
+    largest = size.max(-1, keepdims=True, initial=0)
+    kept = size > np.maximum(atol[..., None], rtol[..., None] * largest)
+    inverse = np.where(kept, 1 / np.where(kept, values, 1), 0)
+    return _as(a, (np.swapaxes(right, -1, -2) * inverse[..., None, :]) @ np.swapaxes(left, -1, -2))
+
+
 def solve(a: Array, b: Array) -> Any:
     """x of a x = b, for columns of b."""
     return _as(a, np.linalg.solve(a, b))
@@ -164,19 +180,8 @@ def reflections(a: Array, tau: Array) -> Any:
 FUNCTIONS = tuple(
     register_function(LibraryFunction("linalg", run.__name__, run))
     for run in (
-        *(
-            cholesky,
-            qr,
-            householder,
-            svd,
-            singular_values,
-            eigh,
-            eigvalsh,
-            inverse,
-            solve,
-            solve_triangle,
-        ),
-        *(determinant, log_determinant, lu, permutation, least_squares),
-        *(exponential, reflections),
+        *(cholesky, qr, householder, svd, singular_values, eigh, eigvalsh, inverse),
+        *(pseudo_inverse, solve, solve_triangle, determinant, log_determinant, lu),
+        *(permutation, least_squares, exponential, reflections),
     )
 )
