@@ -50,6 +50,7 @@ ROOMS = (
     "recurrent.layers",
     "images.sampling",
     "images.grid_sample",
+    "images.affine_grid",
     "indexing.scatter",
     "indexing.assignment",
     "indexing.selection",

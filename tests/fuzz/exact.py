@@ -46,7 +46,7 @@ SUMS = frozenset({
     "GlobalAveragePool", "LpPool", "GlobalLpPool", "LSTM", "GRU", "RNN", "ScatterElements",
     "ScatterND", "Resize", "BatchNormalization", "Mean", "Sum", "MatMulInteger", "ConvInteger",
     "QLinearMatMul", "QLinearConv", "QuantizeLinear", "DFT", "STFT",
-    "DeformConv", "GridSample", "RoiAlign", "Attention", "Col2Im",
+    "AffineGrid", "DeformConv", "GridSample", "RoiAlign", "Attention", "Col2Im",
     "MeanVarianceNormalization", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss",
 })  # fmt: skip
 PRODUCTS = frozenset({"ReduceProd", "CumProd"})

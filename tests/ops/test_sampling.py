@@ -21,6 +21,23 @@ def grid(*shape: int) -> np.ndarray:
     return random.uniform(-1.4, 1.4, shape).astype(F)
 
 
+AFFINE = [
+    Case(
+        "AffineGrid",
+        [x(images, len(size), len(size) + 1), np.array([images, 3, *size])],
+        {"align_corners": corners},
+        known=known,
+        free=free,
+        opset=20,
+        library=not known,  # whose result is the extents
+    )
+    for corners, images, size, known, free in (
+        (0, 1, (3, 4), (1,), ()),
+        (1, 1, (3, 4), (1,), (1,)),
+        (0, 2, (2, 3, 4), (1,), (2,)),
+        (1, 2, (5, 4), (), ()),
+    )
+]
 GRID = [
     Case(
         "GridSample",
@@ -141,6 +158,11 @@ EQUATIONS = [
 
 def ids(cases: list[Case]) -> list[str]:
     return [f"{n}-{c.name}" for n, c in enumerate(cases)]
+
+
+@pytest.mark.parametrize("case", AFFINE, ids=ids(AFFINE))
+def test_an_affine_map_gives_a_grid(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
 
 
 @pytest.mark.parametrize("case", GRID, ids=[c.note for c in GRID])

@@ -261,6 +261,24 @@ def test_each_image_has_a_grid_of_its_own(rows: tuple[Any, Any], tmp_path: Path)
         evaluate(kernels_of(two("GridSample", shapes, TensorProto.FLOAT), tmp_path / "m"), feeds)
 
 
+def test_places_are_reflected_at_an_image_of_one_element(tmp_path: Path) -> None:
+    attrs = {"align_corners": 1, "padding_mode": "reflection"}
+    shapes = ("n", 1, 2, "p"), ("n", 3, 2, 2)
+    program = kernels_of(two("GridSample", shapes, TensorProto.FLOAT, **attrs), tmp_path / "m")
+    feeds = {"a": np.ones((1, 1, 2, 1), np.float32), "b": np.full((1, 3, 2, 2), 0.3, np.float32)}
+    np.testing.assert_allclose(evaluate(program, feeds)["y"], 1, rtol=1e-6)
+
+
+def test_channels_are_as_many_as_weights_take(tmp_path: Path) -> None:
+    weight = np.ones((1, 2, 1, 1), np.float32)
+    model = one("DeformConv", ["n", "c", 3, 3], [weight, np.zeros((1, 2, 3, 3), np.float32)])
+    model.opset_import[0].version = 19
+    program = kernels_of(model, tmp_path / "model.onnx")
+    assert evaluate(program, {"x": np.ones((1, 2, 3, 3), np.float32)})["y"].shape == (1, 1, 3, 3)
+    with pytest.raises(ShapeError, match="must be 2 and is 3"):
+        evaluate(program, {"x": np.ones((1, 3, 3, 3), np.float32)})
+
+
 def test_an_index_below_an_axis_is_refused(tmp_path: Path) -> None:
     model = one("GatherElements", ["n"], [np.array([-3, 1])])
     program = load_imported(model, tmp_path / "model.onnx")

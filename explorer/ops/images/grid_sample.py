@@ -102,7 +102,11 @@ class _Grid:
         twice = call("mul", room, self.number(2))
         gone = call("mod", call("sub", place, first), twice)
         back = call("where", call("le", gone, room), gone, call("sub", twice, gone))
-        return call("add", back, first)
+        back = call("add", back, first)
+        if not self.corners or isinstance(n, int):
+            return back
+        alone = call("le", self.number(n), self.number(1))
+        return call("where", alone, self.number(0), back)
 
     def pixel(self, at: Sequence[Expr]) -> Expr:
         """The element at whole numbers; zero outside where the padding is zeros."""

@@ -52,6 +52,7 @@ def _roi_types(site: Site) -> tuple[Tensor, ...]:
     x, rois = site.shape(0), site.shape(1)
     if len(x) != 4 or len(rois) != 2:
         site.fail(f"an input of rank {len(x)} and boxes of rank {len(rois)} do not fit")
+    demand_shape(site, 2, (rois[0],), "the row of images of boxes")
     size = site.integer("output_height", 1), site.integer("output_width", 1)
     return (Tensor((rois[0], x[1], *size), site.dtype()),)
 
@@ -141,8 +142,11 @@ def _deform_types(site: Site) -> tuple[Tensor, ...]:
     x, w = site.shape(0), site.shape(1)
     if len(x) != len(w) or len(x) < 3:
         site.fail(f"the input has rank {len(x)} and the weight rank {len(w)}")
+    groups = site.integer("group", 1)
+    if not agree(x[1], simplify(groups * w[1]), site.env):
+        site.fail(f"{x[1]} channels do not fit {groups} groups of {w[1]}")
     window, group = _deform_windows(site), site.integer("offset_group", 1)
-    if group < 1 or site.integer("group", 1) < 1:
+    if group < 1 or groups < 1:
         site.fail("group and offset_group must be positive", expected="positive integers")
     count = group * product(window.sizes)
     demand_shape(site, 2, (x[0], len(w[2:]) * count, *window.extents), "the offset")

@@ -49,6 +49,9 @@ class _Blocks:
 
 def _col_types(site: Site) -> tuple[Tensor, ...]:
     blocks = _Blocks(site)
+    count = simplify(product(blocks.counts))
+    if not agree(site.shape()[2], count, site.env):
+        site.fail(f"there are {site.shape()[2]} blocks, and the image has {count}")
     return (Tensor((site.shape()[0], blocks.channels, *blocks.image), site.dtype()),)
 
 

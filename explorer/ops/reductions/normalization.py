@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -309,7 +310,7 @@ def _lower_group(low: Lowering) -> None:
 def _group_reference(attrs: Mapping[str, Any], args: Any) -> Any:
     x, scale, bias = args
     groups = attrs["num_groups"]
-    rows = x.reshape(x.shape[0], groups, -1)
+    rows = x.reshape(x.shape[0], groups, prod(x.shape[1:]) // groups)
     y = _normal(rows, (2,), attrs).reshape(x.shape)
     repeat = 1 if scale.size == x.shape[1] else x.shape[1] // groups
     return y * _column(np.repeat(scale, repeat), x) + _column(np.repeat(bias, repeat), x)
