@@ -334,3 +334,19 @@ def test_a_check_tries_sizes_that_the_operators_take(tmp_path: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), tmp_path / "m.onnx")
     snapshots = explorer.compile(tmp_path / "m.onnx", until="legalized", check=True).snapshots
     assert {s.checked for s in snapshots} <= {True, None} and snapshots[0].checked
+
+
+def test_heads_of_rows_whose_lengths_are_symbols_have_hints(tmp_path: Path) -> None:
+    """A part of a symbol, a divisor, is 0 where its hint is halved too often."""
+    made = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [f"q{3 * i + d}" for d in range(3)])
+        for i, name in enumerate(("q", "k", "v"))
+    ]
+    heads = {"q_num_heads": 6, "kv_num_heads": 3}
+    node = helper.make_node("Attention", ["q", "k", "v"], ["y"], **heads)
+    graph = helper.make_graph([node], "g", made, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    program = kernels_of(model, tmp_path / "heads.onnx")
+    shapes = {"q": (3, 1, 24), "k": (3, 4, 12), "v": (3, 4, 3)}
+    feeds = {n: np.random.default_rng(0).random(s, np.float32) for n, s in shapes.items()}
+    assert evaluate(program, feeds)["y"].shape == (3, 1, 6)

@@ -42,7 +42,10 @@ def _agreeing(env: ShapeEnv, pairs: Sequence[tuple[Dim, Dim]]) -> ShapeEnv:
     """
 
     def apart(env: ShapeEnv) -> int:
-        return sum(env.hint(a) != env.hint(b) for a, b in pairs)
+        try:
+            return sum(env.hint(a) != env.hint(b) for a, b in pairs)
+        except ZeroDivisionError:  # a part of an extent that has no parts
+            return len(pairs) + 1
 
     names = frozenset[str]().union(*(symbols_of(d) for pair in pairs for d in pair))
     for name in sorted(names, key=lambda n: (-env.of(n).hint, n)):  # great ones are made less
@@ -56,7 +59,7 @@ def _scaled(env: ShapeEnv, name: str) -> Iterator[ShapeEnv]:
     known = env.of(name)
     for k in range(1, LARGEST_HINT.bit_length()):
         for hint in (known.hint >> k, min(known.hint << k, LARGEST_HINT)):
-            if known.low <= hint and (known.high is None or hint <= known.high):
+            if max(known.low, 1) <= hint and (known.high is None or hint <= known.high):
                 yield env.at({name: hint})
 
 
