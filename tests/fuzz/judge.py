@@ -184,7 +184,7 @@ def judged(
         except Exception as problem:
             if package and package_deviates(model, given, right):
                 return failures
-            if refused_alike(problem, onnx.load(model.path), given, model.path):
+            if refused_alike(problem, onnx.load(model.path), given, Path(model.path)):
                 continue
             return [*failures, crash(problem, setting.name)]
         wrong = compare(found, right)
