@@ -385,17 +385,26 @@ def test_linear_algebra_has_derivatives(run: Callable[..., Any]) -> None:
     np.testing.assert_allclose(slopes["a"], module.a.grad, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("order", [-1.0, 0.5, 3.0])
-def test_norms_are_flat_at_zero(order: float) -> None:
+FLAT: dict[str, Callable[..., Any]] = {
+    **{
+        f"norm {n}": lambda a, b, n=n: torch.linalg.vector_norm(a, n, dim=1)[:, None] * b
+        for n in (-1.0, 0.5, 3.0)
+    },
+    "nextafter": lambda a, b: torch.nextafter(a, b) * b,
+}
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_slopes_are_those_of_pytorch_where_it_says_that_there_are_none(name: str) -> None:
     class Module(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.a = torch.nn.Parameter(torch.tensor([[0.0, 2, 3], [0, 0, 0]]))
 
         def forward(self, b: Any) -> Any:
-            return torch.linalg.vector_norm(self.a, order, dim=1) * b
+            return FLAT[name](self.a, b)
 
-    module, b = Module(), torch.tensor([2.0, 3])
+    module, b = Module(), torch.tensor([2.0, 2, 5])
     model = trainable(torch.export.export(module, (b,)))
     slopes = explorer.grad(lambda p, b: model(p, b).sum())(model.params, b.numpy())
     module(b).sum().backward()

@@ -190,6 +190,17 @@ def _copysign(call: Call, a: Any, b: Any) -> Any:
     return np.where(_negative(sign), np.negative(size), size)
 
 
+def _nextafter(call: Call, a: Any, b: Any) -> Any:
+    """Its slope is that of the first argument, which bits do not have; 0 where both are equal."""
+    x, y = call.cast(a), call.cast(b)
+    found = np.nextafter(x, y)
+    if not call.trains:
+        return found
+    off = np.subtract(x, call.stopped(x))
+    flat = np.logical_or(is_inf(x), np.equal(x, y))
+    return np.add(call.stopped(found), np.where(flat, like(0, x), off))
+
+
 def _angle(call: Call, x: Any) -> Any:
     """That of a real number as one in the plane: 0 or pi."""
     given = call.cast(x)
@@ -570,7 +581,7 @@ ELEMENTWISE: Mapping[str, Handler] = {
     "nan_to_num": _nan_to_num,
     "frexp": _frexp,
     "angle": _angle,
-    "nextafter": _binary(np.nextafter),
+    "nextafter": _nextafter,
     "gcd": _gcd,
     "lcm": _lcm,
     "frac": _frac,
