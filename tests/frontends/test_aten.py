@@ -224,6 +224,10 @@ def test_sums_that_cancel_are_no_other_operator() -> None:
     agrees(lambda x: F.instance_norm(x).sum((0, 2)), randn(8, 5, 9))
 
 
+def test_a_polynomial_of_one_degree_keeps_float32() -> None:
+    agrees(lambda x: torch.special.legendre_polynomial_p(x, 3), randn(3))
+
+
 def test_matrices_are_factored_by_labelled_library_calls() -> None:
     model = agrees(torch.linalg.svdvals, randn(3, 4))
     assert "library linalg singular_values" in print_program(model.program)

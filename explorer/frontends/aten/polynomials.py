@@ -10,7 +10,7 @@ import numpy
 
 from explorer.frontends import arrays as np
 from explorer.frontends.aten.call import Call
-from explorer.frontends.aten.elementwise import is_inf, is_nan
+from explorer.frontends.aten.elementwise import is_inf, is_nan, like
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.control.loops import while_loop
 from explorer.frontends.tracing.frames import current_source, under
@@ -49,7 +49,7 @@ def _polynomial(
 
         start = traced(numpy.int64(1)), np.ones_like(at), first(at)
         _, _, found = while_loop(going, body, *start)
-        found = np.where(degree < 1, np.where(degree < 0, 0.0, 1.0), found)
+        found = np.where(degree < 1, np.where(degree < 0, like(0, at), like(1, at)), found)
         return np.where(degree > most, math.nan, found) if limited else found
 
     return handler
