@@ -29,7 +29,6 @@ AFFINE = [
         known=known,
         free=free,
         opset=20,
-        library=not known,  # whose result is the extents
     )
     for corners, images, size, known, free in (
         (0, 1, (3, 4), (1,), ()),

@@ -81,16 +81,20 @@ def _names(site: Site) -> tuple[Number, ...]:
     count = length(site, 1)
     if not isinstance(count, int):
         return site.unsupported("a size of unknown rank")
-    return tuple(Number(f"size{d}") for d in range(count))
+    return tuple(Number(f"size{d}") for d in range(1, count))
 
 
 def _values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, int]:
     host = Host("AffineGrid", attrs, args)
-    return {f"size{d}": n for d, n in enumerate(host.given(1))}
+    theta, size = host.given(0), host.given(1)
+    if theta[0] != size[0]:
+        host.fail(f"there are {theta[0]} maps, and {size[0]} grids are to be made")
+    return {f"size{d}": n for d, n in enumerate(size) if d}
 
 
 def _symbolic(site: Site, symbols: Mapping[str, Dim]) -> Site:
-    size = tuple(symbols[f"size{d}"] for d in range(int(length(site, 1))))
+    spatial = (symbols[f"size{d}"] for d in range(1, int(length(site, 1))))
+    size = (site.shape()[0], *spatial)
     attrs = {**site.attrs, "size": size}
     return Site(site.op, site.where, site.args[:1], attrs, site.env, (), site.results)
 

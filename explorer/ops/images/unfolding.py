@@ -50,7 +50,8 @@ class _Blocks:
 def _col_types(site: Site) -> tuple[Tensor, ...]:
     blocks = _Blocks(site)
     count = simplify(product(blocks.counts))
-    if not agree(site.shape()[2], count, site.env):
+    known = site.dims("channels") is None  # else the host has looked
+    if known and not agree(site.shape()[2], count, site.env):
         site.fail(f"there are {site.shape()[2]} blocks, and the image has {count}")
     return (Tensor((site.shape()[0], blocks.channels, *blocks.image), site.dtype()),)
 
@@ -103,6 +104,16 @@ def _col_values(attrs: Mapping[str, Any], args: Sequence[Any]) -> Mapping[str, i
     area = prod(block)
     if len(image) != len(block) or min(block, default=0) < 1 or shape[1] % area:
         host.fail(f"{shape[1]} rows do not divide into blocks of {block}")
+    rank = len(image)
+    pads, ones = attrs.get("pads") or (0,) * (2 * rank), (1,) * rank
+    count = 1
+    for d, step, gap in zip(
+        range(rank), attrs.get("strides") or ones, attrs.get("dilations") or ones, strict=True
+    ):
+        room = image[d] + pads[d] + pads[rank + d] - gap * (block[d] - 1) - 1
+        count *= room // step + 1
+    if shape[2] != count:
+        host.fail(f"there are {shape[2]} blocks, and the image has {count}")
     found = {"channels": shape[1] // area}
     for d in range(len(image)):
         found |= {f"image{d}": image[d], f"block{d}": block[d]}
