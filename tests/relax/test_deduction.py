@@ -334,6 +334,19 @@ def test_hints_are_raised_until_windows_fit(tmp_path: Path) -> None:
     assert kept.env.hints["b"] == 1024
 
 
+def test_rows_that_must_be_one_leave_the_columns_as_they_are(tmp_path: Path) -> None:
+    """Without columns the elements would be as many, too: none."""
+    nodes = [
+        node("MaxPool", "x", "p", kernel_shape=[4, 4], strides=[4, 4]),
+        node("Shape", "p", "columns", start=3),
+        node("Concat", "head columns", "shape", axis=0),
+        node("Reshape", "p shape", "y"),
+    ]
+    head = {"head": np.array([0, 1])}
+    hints = typed(tmp_path, nodes, [value("x", ["n", 1, "z", "a"])], ["y"], head).env.hints
+    assert hints["z"] // 4 == 1 and hints["a"] > 100
+
+
 def test_hints_at_which_no_extent_is_missing_stay(tmp_path: Path) -> None:
     nodes = [node("MaxPool", "x", "y", kernel_shape=[3, 3])]
     assert typed(tmp_path, nodes, [value("x", ["a", 1, "b", "b"])], ["y"]).env.hints["b"] == 224

@@ -36,14 +36,14 @@ def hints_from_use(program: Program) -> ShapeEnv:
 
 def _agreeing(env: ShapeEnv, pairs: Sequence[tuple[Dim, Dim]]) -> ShapeEnv:
     """The environment in which as many of the extents that must be equal are so as a symbol's hint
-    can make so, when it is halved or doubled.
+    can make so, when it is halved or doubled; extents without elements are no answer.
 
     y = match x: [floor(n, 128)] to [1]  ->  hint 4096 of n becomes 128
     """
 
     def apart(env: ShapeEnv) -> int:
         try:
-            return sum(env.hint(a) != env.hint(b) for a, b in pairs)
+            return sum(not 0 < env.hint(a) == env.hint(b) for a, b in pairs)
         except ZeroDivisionError:  # a part of an extent that has no parts
             return len(pairs) + 1
 
