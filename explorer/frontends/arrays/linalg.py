@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy
 
 from explorer.frontends.arrays.axes import axes_of, refuse
-from explorer.frontends.arrays.choices import greater, minimum, not_equal, where
+from explorer.frontends.arrays.choices import greater, maximum, minimum, not_equal
 from explorer.frontends.arrays.creation import eye
 from explorer.frontends.arrays.elementwise import abs as absolute
-from explorer.frontends.arrays.elementwise import multiply, reciprocal, sqrt, square, subtract
+from explorer.frontends.arrays.elementwise import multiply, sqrt, square, subtract
 from explorer.frontends.arrays.elementwise import pow as power
 from explorer.frontends.arrays.joining import stack
 from explorer.frontends.arrays.products import einsum, matmul, outer, tensordot, vecdot
@@ -224,10 +224,9 @@ def solve(x1: Any, x2: Any, /) -> Any:
 def pinv(x: Any, /, *, rtol: Any = None) -> Any:
     """NumPy's `linalg.pinv`: singular values up to `rtol` of the greatest one count as 0."""
     a = _matrices("pinv", x)
-    u, values, v = svd(a, full_matrices=False)
-    kept = greater(values, _limit(a, values, rtol))
-    inverse = where(kept, reciprocal(where(kept, values, 1)), 0)
-    return matmul(multiply(matrix_transpose(v), expand_dims(inverse, -2)), matrix_transpose(u))
+    *lead, rows, columns = a.shape
+    none, share = converted(0.0, a.dtype), _share(a, rtol)
+    return library("pseudo_inverse", [a, none, share], [(*lead, columns, rows)], hermitian=0)[0]
 
 
 @operation(of_numpy.matrix_rank)
@@ -236,19 +235,16 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     one.
     """
     a = _matrices("matrix_rank", x)
-    values = svdvals(a)
-    return count_nonzero(greater(values, _limit(a, values, rtol)), -1)
+    values, share = svdvals(a), _share(a, rtol)
+    limit = multiply(greatest(values, -1, keepdims=True), expand_dims(share, -1))
+    return count_nonzero(greater(values, limit), -1)
 
 
-def _limit(a: TracedArray, values: TracedArray, rtol: Any) -> Any:
-    rows, columns = a.shape[-2:]
+def _share(a: TracedArray, rtol: Any) -> TracedArray:
+    """Return the share of the greatest singular value that counts as 0, in the matrices' dtype."""
     if rtol is None:
-        if not (isinstance(rows, int) and isinstance(columns, int)):
-            refuse("of matrices whose sizes only a run knows rtol must be given")
-        rtol = max(rows, columns) * float(numpy.finfo(a.dtype.name).eps)
-    share = traced(rtol)
-    share = expand_dims(share, -1) if share.ndim else share
-    return multiply(greatest(values, -1, keepdims=True), converted(share, a.dtype))
+        rtol = multiply(maximum(*a.shape[-2:]), float(numpy.finfo(a.dtype.name).eps))
+    return converted(rtol, a.dtype)
 
 
 @operation(of_numpy.matrix_power)
@@ -260,11 +256,10 @@ def matrix_power(x: Any, n: int, /) -> Any:
     if n < 0:
         a, n = inv(a), -n
     if n == 0:
-        size = _matrices("matrix_power", a, True).shape[-1]
-        return broadcast_to(eye(size, dtype=a.dtype), a.shape)
-    half = matrix_power(a, n // 2) if n > 1 else None
-    if half is None:
-        return multiply(a, 1)
+        return broadcast_to(eye(a.shape[-1], dtype=a.dtype), a.shape)
+    if n == 1:
+        return a
+    half = matrix_power(a, n // 2)
     whole = matmul(half, half)
     return matmul(whole, a) if n % 2 else whole
 

@@ -10,8 +10,6 @@ import numpy
 from explorer.frontends import arrays as np
 from explorer.frontends.arrays.linalg import library
 from explorer.frontends.aten.call import Call
-from explorer.frontends.aten.elementwise import like
-from explorer.frontends.aten.shaping import cut
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.promote import converted, traced
 
@@ -251,16 +249,11 @@ def _pseudo_inverse(
 
 
 def _cross(call: Call, a: Any, b: Any, dim: int = -1) -> Any:
-    x, y = np.broadcast_arrays(call.cast(a), call.cast(b))
-    x1, x2, x3 = (cut(x, dim, i, i + 1) for i in range(3))
-    y1, y2, y3 = (cut(y, dim, i, i + 1) for i in range(3))
-    return np.concatenate([x2 * y3 - x3 * y2, x3 * y1 - x1 * y3, x1 * y2 - x2 * y1], dim % x.ndim)
+    return np.linalg.cross(call.cast(a), call.cast(b), axis=dim)
 
 
 def _trace(call: Call, a: Any) -> Any:
-    x = call.cast(a)
-    mask = np.where(np.eye(*x.shape, dtype=bool), x, like(0, x))
-    return np.sum(mask)
+    return np.linalg.trace(call.cast(a))
 
 
 LINALG: Mapping[str, Handler] = {
