@@ -5,7 +5,7 @@ as pairs. The table is a constant, or a kernel's where lengths are values of the
 long, and of doubles: what cancels in exact arithmetic should.
 
 A length that is a product, A * B, takes two sums instead (Cooley and Tukey 1965). With n = n1 B + r
-and k = k1 + A k2, and w the turn of one element,
+and k = k1 + A k2, and w = exp(-2 pi i / (A B)), the twiddle factor,
 
     z[r, k1] = sum over n1: x[n1 B + r] * w ** (k1 (n1 B + r))
     y[k1 + A k2] = sum over r: z[r, k1] * w ** (A r k2)
@@ -133,8 +133,8 @@ def _whole(count: int) -> int:
     return LANES * ceil(count / LANES)
 
 
-def _turns(steps: Array, whole: int, inverse: bool) -> Array:
-    """[2, 2, ...]: what a real and an imaginary part add to both when turned by so many steps."""
+def _twiddles(steps: Array, whole: int, inverse: bool) -> Array:
+    """Return twiddle factors, exp(-2 pi i steps / whole), as [2, 2, ...]: from parts to parts."""
     turn = 2 * pi / whole * (steps % whole)
     cosine, sine = np.cos(turn), np.sin(turn) * (1 if inverse else -1)
     return np.stack([np.stack([cosine, sine]), np.stack([-sine, cosine])])
@@ -148,7 +148,7 @@ def _in_two_sums(
     element: Callable[[Nest, Affine], Expr],
     weights: Array | None = None,
 ) -> None:
-    """Bind the result, whose dim `at` is the transformed one, to two sums and their rows.
+    """Bind the result, whose dim `at` is the transformed one, to both passes and their rows.
 
     `element` reads the signal's element n, part `d`, at the other axes i0, i1, ..; `weights` are
     factors of the elements.
@@ -165,30 +165,30 @@ def _in_two_sums(
 
     n = b * np.arange(count) + np.arange(b)[:, None]
     factors = _factors(t, a * b)[n] * (1 if weights is None else weights[n])
-    turns = _turns(n[..., None] * np.arange(a), a * b, t.inverse) * factors[..., None]
-    turns = turns.transpose(2, 3, 0, 1, 4)[:, :, : t.parts]  # [r, n1, part, part of z, k1]
-    nest = low.nest("parts_of_fourier")
-    table = constant(turns.reshape(b, count, t.parts, 2 * a), "turns")
+    twiddles = _twiddles(n[..., None] * np.arange(a), a * b, t.inverse) * factors[..., None]
+    twiddles = twiddles.transpose(2, 3, 0, 1, 4)[:, :, : t.parts]  # [r, n1, part, part of z, k1]
+    nest = low.nest("fft_first_pass")
+    table = constant(twiddles.reshape(b, count, t.parts, 2 * a), "first_twiddles")
     x = element(nest, var("n") * b + var("r"))
     x = x if work == dtype else call(f"cast_{work}", x)
-    turn = Read(nest.tensor(table, "turns"), tuple(map(var, "rndp")))
+    factor = Read(nest.tensor(table, "twiddles"), tuple(map(var, "rndp")))
     axes, over = [Axis("r", b), Axis("p", 2 * a)], [Axis("n", count), Axis("d", t.parts)]
     shape, store = (*extents, 2 * a * b), (*names, var("r") * (2 * a) + var("p"))
-    nest.compute("z", shape, work, [*outer, *axes], apply("mul", x, turn), over, "sum", store)
+    nest.compute("z", shape, work, [*outer, *axes], apply("mul", x, factor), over, "sum", store)
     parts = nest.into(low.temporary("parts", shape, work))
 
-    turns = _turns(np.arange(b)[:, None] * np.arange(high), b, t.inverse)
-    turns = turns.transpose(2, 0, 1, 3)[:, :, : t.results]  # [r, part of z, part, k2]
-    nest = low.nest("fourier")
-    table = constant(turns.reshape(2 * b, t.results * high), "turns_of_parts")
+    twiddles = _twiddles(np.arange(b)[:, None] * np.arange(high), b, t.inverse)
+    twiddles = twiddles.transpose(2, 0, 1, 3)[:, :, : t.results]  # [r, part of z, part, k2]
+    nest = low.nest("fft_second_pass")
+    table = constant(twiddles.reshape(2 * b, t.results * high), "second_twiddles")
     z = Read(nest.tensor(parts, "z"), (*names, var("q") * a + var("k")))
-    turn = Read(nest.tensor(table, "turns"), (var("q"), var("m")))
+    factor = Read(nest.tensor(table, "twiddles"), (var("q"), var("m")))
     axes, over = [Axis("m", t.results * high), Axis("k", a)], [Axis("q", 2 * b)]
     shape, store = (*extents, t.results * high * a), (*names, var("m") * a + var("k"))
-    nest.compute("y", shape, work, [*outer, *axes], apply("mul", z, turn), over, "sum", store)
+    nest.compute("y", shape, work, [*outer, *axes], apply("mul", z, factor), over, "sum", store)
     rows = nest.into(low.temporary("rows", shape, work))
 
-    nest = low.nest("rows_of_fourier")
+    nest = low.nest("fft_rows")
     axes = [Axis(f"i{d}", e) for d, e in enumerate((*low.shape[:-1], t.results))]
     k = var(axes[-1].name) * (high * a) + var(axes[at].name)
     y: Expr = Read(nest.tensor(rows, "y"), (*names, k))
