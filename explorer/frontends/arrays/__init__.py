@@ -245,8 +245,8 @@ from explorer.frontends.arrays.shaping import (
     transpose,
     unstack,
 )
-from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import SymbolicDim
+from explorer.frontends.tracing.operators import ArrayOperators
 
 __all__ = [
     "abs",
@@ -468,4 +468,4 @@ __all__ = [
     "zeros_like",
 ]
 
-TracedArray.functions = SymbolicDim.functions = sys.modules[__name__]
+ArrayOperators.functions = SymbolicDim.functions = sys.modules[__name__]

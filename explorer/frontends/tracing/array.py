@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from explorer.errors import DtypeError, ShapeError, TraceError
 from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.frames import Frame, current_frame
 from explorer.frontends.tracing.lines import Line, calling_line
+from explorer.frontends.tracing.operators import ArrayOperators
 from explorer.ir.calls import Var
 from explorer.ir.shapes.dims import product
 from explorer.ir.types import Tensor, numpy_dtype
@@ -46,14 +47,11 @@ class Shared:
                 yield change
 
 
-class TracedArray:
-    """An array of which dtype and dims are known. Operators, methods and NumPy's own functions
-    mean what `explorer.np` makes of them.
+class TracedArray(ArrayOperators):
+    """An array of which dtype and dims are known.
 
     `weak`: it stands for a Python number, so that its dtype yields to an array's.
     """
-
-    functions: ClassVar[Any] = None  # explorer.np, which is made of what stands here
 
     def __init__(self, value: Var, home: Frame, *, weak: bool = False) -> None:
         self._value, self.home, self.weak = value, home, weak
@@ -142,16 +140,6 @@ class TracedArray:
         """NumPy's dtype of the elements."""
         return numpy_dtype(self.type.element)
 
-    @property
-    def T(self) -> Any:
-        """The dims in reverse."""
-        return self.functions.transpose(self)
-
-    @property
-    def mT(self) -> Any:
-        """The last two dims swapped."""
-        return self.functions.swapaxes(self, -1, -2)
-
     # What a run alone could say.
 
     def _only_a_run_knows(self, what: str, instead: str) -> NoReturn:
@@ -211,169 +199,6 @@ class TracedArray:
                 where=line,
             )
         changed(self, key, value)
-
-    __hash__ = None  # type: ignore[assignment] # as NumPy's arrays
-
-    # NumPy's protocols: numpy.exp(x), array + x, numpy.sum(x).
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method != "__call__" or kwargs:
-            self._unknown(f"numpy.{ufunc.__name__}.{method}")
-        return self._named(ufunc.__name__)(*inputs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return self._named(func.__name__)(*args, **kwargs)
-
-    def _named(self, name: str) -> Any:
-        found = getattr(self.functions, name, None)
-        return found if found is not None else self._unknown(f"numpy.{name}")
-
-    def _unknown(self, name: str) -> NoReturn:
-        line = calling_line()
-        raise TraceError(
-            f"{line}: {name} has no meaning on traced arrays; explorer.np lists what has",
-            where=line,
-        )
-
-    # Operators.
-
-    def __add__(self, other: Any) -> Any:
-        return self.functions.add(self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self.functions.add(other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self.functions.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self.functions.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self.functions.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self.functions.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self.functions.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self.functions.divide(other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self.functions.floor_divide(self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self.functions.floor_divide(other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return self.functions.remainder(self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self.functions.remainder(other, self)
-
-    def __divmod__(self, other: Any) -> Any:
-        return self.functions.divmod(self, other)
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return self.functions.divmod(other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return self.functions.power(self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self.functions.power(other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return self.functions.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return self.functions.matmul(other, self)
-
-    def __neg__(self) -> Any:
-        return self.functions.negative(self)
-
-    def __pos__(self) -> Any:
-        return self.copy()
-
-    def __abs__(self) -> Any:
-        return self.functions.abs(self)
-
-    def __invert__(self) -> Any:
-        return self.functions.invert(self)
-
-    def __and__(self, other: Any) -> Any:
-        return self.functions.bitwise_and(self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return self.functions.bitwise_and(other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return self.functions.bitwise_or(self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return self.functions.bitwise_or(other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return self.functions.bitwise_xor(self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return self.functions.bitwise_xor(other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return self.functions.left_shift(self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return self.functions.left_shift(other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return self.functions.right_shift(self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return self.functions.right_shift(other, self)
-
-    def __lt__(self, other: Any) -> Any:
-        return self.functions.less(self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.functions.less_equal(self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.functions.greater(self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.functions.greater_equal(self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return self.functions.equal(self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self.functions.not_equal(self, other)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.functions.getitem(self, index)
-
-    # Methods: functions of the same name.
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in METHODS:
-            raise AttributeError(f"a traced array has no attribute {name!r}")
-        function = getattr(self.functions, name)
-        return lambda *args, **kwargs: function(self, *args, **kwargs)
-
-    def reshape(self, *shape: Any) -> Any:
-        """The same elements under another shape; one dim may be -1."""
-        return self.functions.reshape(self, shape[0] if len(shape) == 1 else shape)
-
-    def transpose(self, *axes: Any) -> Any:
-        """The dims in another order, in reverse if none is given."""
-        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return self.functions.transpose(self, order or None)
-
-    def flatten(self) -> Any:
-        """All elements in one dim."""
-        return self.functions.ravel(self).copy()
 
 
 def changed(x: TracedArray, key: Any, value: Any) -> TracedArray:
@@ -455,33 +280,3 @@ for _name in (
     "rshift",
 ):
     setattr(TracedArray, f"__i{_name}__", _augmented(f"__{_name}__"))
-
-
-METHODS = frozenset(
-    [
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "argsort",
-        "astype",
-        "clip",
-        "copy",
-        "cumsum",
-        "dot",
-        "max",
-        "mean",
-        "min",
-        "nonzero",
-        "prod",
-        "ravel",
-        "repeat",
-        "round",
-        "squeeze",
-        "std",
-        "sum",
-        "swapaxes",
-        "take",
-        "var",
-    ]
-)
