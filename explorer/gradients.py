@@ -24,7 +24,7 @@ from explorer.frontends.tracing.emit import bind
 from explorer.frontends.tracing.frames import current_frame, is_tracing, source_of
 from explorer.frontends.tracing.lines import calling_line
 from explorer.frontends.tracing.promote import traced
-from explorer.frontends.tracing.structure import flatten, rebuild
+from explorer.frontends.tracing.structure import COMPLEX, Several, Structure, flatten, rebuild
 from explorer.ir.calls import Gradient
 from explorer.ir.dtypes import is_float
 from explorer.ir.types import Tensor, dtype_of
@@ -43,7 +43,8 @@ def value_and_grad(run: Run, argnums: Numbers = 0) -> Traced:
 
     `run` may give a tuple: its first value is differentiated, the others are given as they are.
     An argument is an array, or tuples, lists and dicts of arrays. One that nothing depends on has
-    zeros. Raises TraceError, DtypeError or ShapeError; each names the line.
+    zeros. The gradient by a complex array is complex: the derivative by its real part, and 1j times
+    that by its imaginary one. Raises TraceError, DtypeError or ShapeError; each names the line.
     """
     wanted = _numbers(argnums)
 
@@ -156,7 +157,7 @@ def _emitted(
     body = run_body(lambda *v: staged(run)(*rebuild(nesting, v)), _name(run), given)
     weights = [] if seeds is None else [traced(s) for s in flatten(seeds[0])[0]]
     if seeds is None:
-        _check_scalar(body.results, run)
+        _check_scalar(body.results, body.structure, run)
     else:
         _check_seeds(weights, body.results, run)
     captures = captured([body])
@@ -204,8 +205,17 @@ def _check_float(value: TracedArray, run: Run) -> None:
         )
 
 
-def _check_scalar(results: Sequence[TracedArray], run: Run) -> None:
+def _check_scalar(results: Sequence[TracedArray], structure: Structure, run: Run) -> None:
     first = results[0].type if results else None
+    while isinstance(structure, Several) and structure.parts:
+        if structure.kind == COMPLEX:
+            raise DtypeError(
+                f"{calling_line()}: {_name(run)} gives a complex number, and what is "
+                "differentiated is a float",
+                where=calling_line(),
+                try_="its abs, real or imag",
+            )
+        structure = structure.parts[0]
     if first is None or first.dims != ():
         raise ShapeError(
             f"{calling_line()}: {_name(run)} gives {first or 'nothing'}, and a gradient is that of "

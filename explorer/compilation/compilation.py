@@ -295,13 +295,17 @@ class Compilation:
         if it were written when all else is over. What has `__dlpack__` on this machine, as tensors
         of PyTorch and arrays of JAX have, is read and written where it lies.
 
+        A complex array is given and returned as one; `out` names its parts, `name.real` and
+        `name.imag`, and they are returned as such then.
+
         Raises MissingInput, UnknownInput, DtypeError, ShapeError or BoundError, each naming the
         input, before any kernel runs; BadOption where an array lies elsewhere, or is one of `out`
         and may only be read.
         """
         given = self._inputs.given(inputs, more)
         if not self.model.state:
-            return self._run(given, out)
+            found = self._run(given, out)
+            return found if out is not None else self._inputs.joined(found)
         with self._turn:
             found = self._run({**self.state, **given}, out)
             left = {name: found.pop(held.output) for name, held in self.model.state.items()}

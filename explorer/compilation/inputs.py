@@ -1,4 +1,7 @@
-"""What a run is given: inputs by name, whose indices name elements that there are, and sizes."""
+"""What a run is given: inputs by name, whose indices name elements that there are, and sizes.
+
+Complex arrays are pairs of a program's values: inputs are taken apart, outputs are joined.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from explorer.errors import (
     UnknownInput,
 )
 from explorer.frontends.model import Model
+from explorer.frontends.tracing.complex_array import join_parts
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
 from explorer.ir.types import Object, Tensor, numpy_dtype
 from explorer.passes.pipeline.random_inputs import index_limits
@@ -33,8 +37,12 @@ class ModelInputs:
         self.model = model
 
     def named(self, inputs: Inputs | tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
-        """Inputs by name; positional ones are taken in the model's order."""
+        """Inputs by name; positional ones are taken in the model's order. A complex input is given
+        as one array, or as its parts.
+        """
         names = self._parameters
+        if self.model.complex_inputs:
+            inputs = self._in_parts(inputs)
         if isinstance(inputs, Mapping):
             unknown = [n for n in inputs if n not in names]
             if unknown:
@@ -51,6 +59,39 @@ class ModelInputs:
         return self._indices_checked(
             {n: self._array(n, a) for n, a in zip(names, inputs, strict=False)}
         )
+
+    def _in_parts(self, inputs: Inputs | tuple[np.ndarray, ...]) -> Inputs:
+        """Inputs by name, real and imaginary parts in the place of complex arrays."""
+        whole = {f"{n}.{part}": n for n in self.model.complex_inputs for part in ("real", "imag")}
+        if not isinstance(inputs, Mapping):
+            names = dict.fromkeys(whole.get(n, n) for n in self._parameters)
+            if len(inputs) > len(names):
+                raise UnknownInput(
+                    f"{self.model.name} takes {len(names)} inputs, {len(inputs)} were given"
+                )
+            inputs = dict(zip(names, inputs, strict=False))
+        parts: dict[str, np.ndarray] = {}
+        for name, value in inputs.items():
+            if name in self.model.complex_inputs:
+                array = np.asarray(readable(name, value))
+                parts[f"{name}.real"] = np.array(array.real, order="C")
+                parts[f"{name}.imag"] = np.array(array.imag, order="C")
+            else:
+                parts[name] = value
+        return parts
+
+    def joined(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs by name, complex arrays in the place of real and imaginary parts."""
+        if not self.model.complex_outputs:
+            return outputs
+        found: dict[str, np.ndarray] = {}
+        for name, array in outputs.items():
+            whole, _, part = name.rpartition(".")
+            if whole not in self.model.complex_outputs:
+                found[name] = array
+            elif part == "real":
+                found[whole] = join_parts(array, outputs[f"{whole}.imag"])
+        return found
 
     def given(
         self, inputs: Inputs | np.ndarray | None, more: tuple[np.ndarray, ...]

@@ -13,6 +13,7 @@ from typing import Any, overload
 from explorer.errors import DtypeError, IronworksError, ShapeError, TraceError
 from explorer.frontends.syntax.staged import staged
 from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.complex_array import PART
 from explorer.frontends.tracing.control.bodies import own_results
 from explorer.frontends.tracing.declared import declared_inputs
 from explorer.frontends.tracing.emit import bind, matched
@@ -114,6 +115,14 @@ class IsolatedFunction:
             return known
         name = self.run.__name__
         declared = declared_inputs(self.run, self.inputs)
+        for parameter, annotation in declared.items():
+            if isinstance(annotation, Tensor) and annotation.dtype in PART:
+                raise DtypeError(
+                    f"the parameter {parameter!r} of {name} is {annotation}, and explorer.function "
+                    "takes real arrays",
+                    where=parameter,
+                    try_=f"its real and imaginary parts, both {PART[annotation.dtype]}",
+                )
         symbols = {
             s: recorder.symbol(s)
             for s in dict.fromkeys(s for t in declared.values() for s in sorted(symbols_in(t)))

@@ -26,6 +26,7 @@ class State:
 class Model:
     """A model as it was written; `program` holds its operators, which have the names of lines where
     they are `python`'s. `state` are buffers that runs change: inputs of the program, by name.
+    A complex input or output `z` is two values of the program, `z.real` and `z.imag`.
     """
 
     name: str
@@ -34,6 +35,8 @@ class Model:
     head: bytes = field(default=b"", repr=False)  # the file without its large tensors
     python: bool = False
     state: Mapping[str, State] = field(default_factory=dict)
+    complex_inputs: tuple[str, ...] = ()
+    complex_outputs: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> Mapping[str, Annotation]:

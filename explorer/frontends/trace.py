@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from explorer.errors import BadOption, BoundError, TraceError
 from explorer.frontends import arrays
@@ -20,13 +20,14 @@ from explorer.frontends.tracing.declared import declared_inputs, is_declared
 from explorer.frontends.tracing.frames import Frame, is_tracing, source_of, writing
 from explorer.frontends.tracing.promote import traced
 from explorer.frontends.tracing.recorder import Recorder
-from explorer.frontends.tracing.structure import Leaf, Structure, flatten, rebuild
+from explorer.frontends.tracing.structure import COMPLEX, Leaf, Several, Structure, flatten, rebuild
 from explorer.ir.program import Function, Program
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.text.program_text import print_program
 from explorer.ir.types import Tensor
 from explorer.ops.arithmetic.broadcast import ImpliedBound
 
+Written = TypeVar("Written")
 assert arrays, "importing it says what operators on traced arrays mean"
 
 
@@ -60,14 +61,22 @@ class Traced:
         """
         declared = declared_inputs(self.run, given)
         fixed = {n: v for n, v in given.items() if n not in declared}
-        leaves, _ = flatten(declared)
-        program = within_bounds(
+        leaves, nesting = flatten(declared)
+        program, complex_outputs = within_bounds(
             lambda recorder: _program(self.run, declared, fixed, recorder),
             environment((t.shape for t in leaves if t.shape is not None), bounds),
             self.run.__name__,
         )
         where = f"{Path(self.run.__code__.co_filename).name}:{program.name}"
-        return Model(program.name, where, program, print_program(program).encode(), python=True)
+        return Model(
+            program.name,
+            where,
+            program,
+            print_program(program).encode(),
+            python=True,
+            complex_inputs=_complex_names(nesting),
+            complex_outputs=complex_outputs,
+        )
 
 
 def trace(run: Callable[..., Any]) -> Traced:
@@ -93,7 +102,7 @@ def trace(run: Callable[..., Any]) -> Traced:
     return run if isinstance(run, Traced) else Traced(run)
 
 
-def within_bounds(write: Callable[[Recorder], Program], env: ShapeEnv, name: str) -> Program:
+def within_bounds(write: Callable[[Recorder], Written], env: ShapeEnv, name: str) -> Written:
     """The program that is written, for extents at which it means something: of `x + table[:n]`
     those up to the table's. Each try makes a bound tighter, so this ends.
     """
@@ -131,7 +140,8 @@ def _program(
     declared: Mapping[str, Any],
     fixed: Mapping[str, Any],
     recorder: Recorder,
-) -> Program:
+) -> tuple[Program, tuple[str, ...]]:
+    """The program, and the outputs that are complex."""
     env = recorder.env
     frame = Frame(recorder, recorder.fresh("main"))
     frame.symbols.update({s.name: symbol(s.name) for s in env.symbols})
@@ -152,9 +162,12 @@ def _program(
             raise TraceError(f"{run.__name__} gives no array", where=run.__name__)
         with source_of("result"):
             outputs = own_results(frame, [traced(leaf) for leaf in leaves])
-    names = ("output",) if isinstance(structure, Leaf) else _paths(structure, "output_")
+    nesting, prefix = structure, "output_"
+    if isinstance(structure, Leaf) or structure.kind == COMPLEX:
+        nesting, prefix = Several("dict", (structure,), ("output",)), ""
+    names = _paths(nesting, prefix)
     main = Function("main", tuple(params), tuple(frame.body), outputs, names)
-    return finished(recorder, main, run.__name__)
+    return finished(recorder, main, run.__name__), _complex_names(nesting, prefix)
 
 
 def finished(recorder: Recorder, main: Function, name: str) -> Program:
@@ -173,13 +186,19 @@ def finished(recorder: Recorder, main: Function, name: str) -> Program:
     )
 
 
-def _paths(structure: Structure, prefix: str = "") -> tuple[str, ...]:
+def _complex_names(structure: Structure, prefix: str = "") -> tuple[str, ...]:
+    """The names of the complex arrays; those of their parts have `.real` and `.imag` behind."""
+    parts = {*_paths(structure, prefix)}
+    return tuple(n for n in _paths(structure, prefix, is_leaf=COMPLEX) if n not in parts)
+
+
+def _paths(structure: Structure, prefix: str = "", is_leaf: str = "") -> tuple[str, ...]:
     """A name for each value: keys and places, with dots between."""
-    if isinstance(structure, Leaf):
+    if isinstance(structure, Leaf) or structure.kind == is_leaf:
         return ("",)
     keys = structure.keys or range(len(structure.parts))
     found: list[str] = []
     for key, part in zip(keys, structure.parts, strict=False):
         word = str(key) if structure.keys else f"{prefix}{key}"
-        found += [f"{word}.{p}" if p else word for p in _paths(part)]
+        found += [f"{word}.{p}" if p else word for p in _paths(part, is_leaf=is_leaf)]
     return tuple(found)

@@ -65,6 +65,7 @@ ELEMENTWISE: dict[str, Case] = {
     "power of integers": lambda x, y, v, k, b: k.astype("int8") ** 2 + k**3 + xp.pow(k, 1),
     "power of unsigned": lambda x, y, v, k, b: abs(k).astype("uint32") ** 2,
     "real numbers": lambda x, y, v, k, b: xp.real(x) + xp.imag(y) + xp.conj(v) + xp.conjugate(x),
+    "angle": lambda x, y, v, k, b: xp.angle(x) + xp.angle(k, deg=True),
     "compare beyond": lambda x, y, v, k, b: (
         (k.astype("int8") < 300) & (k.astype("int8") > -(2**40))
     ),

@@ -25,7 +25,7 @@ from numpy import (
     uint64,
 )
 
-from explorer.frontends.arrays import linalg
+from explorer.frontends.arrays import fft, linalg
 from explorer.frontends.arrays.assignment import setitem
 from explorer.frontends.arrays.choices import (
     bitwise_and,
@@ -84,6 +84,7 @@ from explorer.frontends.arrays.elementwise import (
     acos,
     acosh,
     add,
+    angle,
     arccos,
     arccosh,
     arcsin,
@@ -257,6 +258,7 @@ __all__ = [
     "all",
     "amax",
     "amin",
+    "angle",
     "any",
     "append",
     "arange",
@@ -326,6 +328,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "fft",
     "flatnonzero",
     "flip",
     "float16",

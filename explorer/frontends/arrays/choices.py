@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 
+from explorer.frontends.arrays import complex_numbers
 from explorer.frontends.arrays.ufuncs import Body, is_bool, ufunc, weakened
 from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.dims import plain_dim, python_dim
@@ -18,7 +19,7 @@ from explorer.ir.shapes.dims import Dim, ShapeEnv
 from explorer.ops.arithmetic.dim_arithmetic import least, most
 
 
-def comparison(of: Any, body: str | Body) -> Callable[..., Any]:
+def comparison(of: Any, body: str | Body, on_complex: Body | None = None) -> Callable[..., Any]:
     """NumPy's comparison `of`: also of arrays with Python integers that their dtype does not hold,
     and exactly of signed with unsigned ones.
     """
@@ -34,7 +35,7 @@ def comparison(of: Any, body: str | Body) -> Callable[..., Any]:
         return plain(a, b)
 
     record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`."
-    return operation(of)(record)
+    return operation(of, on_complex=on_complex)(record)
 
 
 def _within(value: Any, other: Any) -> Any:
@@ -66,8 +67,10 @@ def _compare(op: str) -> Body:
     return body
 
 
-equal = comparison(numpy.equal, "Equal")
-not_equal = comparison(numpy.not_equal, lambda a, b: emit("Not", emit("Equal", a, b)))
+equal = comparison(numpy.equal, "Equal", complex_numbers.equal)
+not_equal = comparison(
+    numpy.not_equal, lambda a, b: emit("Not", emit("Equal", a, b)), complex_numbers.not_equal
+)
 less = comparison(numpy.less, _compare("Less"))
 less_equal = comparison(numpy.less_equal, _compare("LessOrEqual"))
 greater = comparison(numpy.greater, _compare("Greater"))
@@ -157,7 +160,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return _where(condition, x, y)
 
 
-@operation(numpy.where, "where")
+@operation(numpy.where, "where", on_complex=complex_numbers.where)
 def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = common_dtype([x, y])
     found = emit("Where", converted(condition, "bool"), converted(x, dtype), converted(y, dtype))

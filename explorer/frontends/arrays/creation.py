@@ -11,6 +11,7 @@ from explorer.frontends.arrays.choices import equal, less_equal, where
 from explorer.frontends.arrays.elementwise import add, astype, divide, multiply, subtract
 from explorer.frontends.arrays.shaping import broadcast_to, expand_dims
 from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.complex_array import is_complex
 from explorer.frontends.tracing.dims import plain_dim
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.frames import is_tracing, source_of
@@ -115,6 +116,8 @@ def asarray(x: Any, dtype: Any = None) -> Any:
     if not is_tracing():
         return numpy.asarray(x, dtype)
     with source_of("asarray"):
+        if is_complex(x) or (dtype is not None and numpy.dtype(dtype).kind == "c"):
+            return astype(x, dtype or numpy.result_type(common_dtype([x])))
         found = traced(x)
         if dtype is not None:
             return converted(x, dtype)
@@ -126,7 +129,7 @@ def array(x: Any, dtype: Any = None) -> Any:
     return apart(asarray(x, dtype), (x,)) if is_tracing() else numpy.array(x, dtype)
 
 
-@operation(numpy.copy)
+@operation(numpy.copy, on_complex="parts")
 def copy(x: Any) -> Any:
     """NumPy's `copy`: what changes one of them is not seen in the other."""
     return x

@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 from onnx import helper
 
+from explorer.frontends.arrays import complex_numbers
 from explorer.frontends.arrays.axes import refuse
 from explorer.frontends.arrays.choices import where
 from explorer.frontends.arrays.ufuncs import Body, is_bool, number_like, ufunc
@@ -182,25 +183,25 @@ def _hypot(a: TracedArray, b: TracedArray) -> Any:
     return where(endless, number_like(math.inf, a), emit("Mul", top, root))
 
 
-def _named(of: Any, record: Callable[[Any], Any]) -> Callable[..., Any]:
-    record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`, of real numbers."
-    return operation(of)(record)
+def _part(of: Any, record: Callable[[Any], Any]) -> Callable[..., Any]:
+    record.__name__, record.__doc__ = of.__name__, f"NumPy's `{of.__name__}`."
+    return operation(of, on_complex=lambda x: getattr(x, of.__name__))(record)
 
 
-add = ufunc(numpy.add, _on_bools("Or", "Add"))
-subtract = ufunc(numpy.subtract, "Sub")
-multiply = ufunc(numpy.multiply, _on_bools("And", "Mul"))
-divide = true_divide = ufunc(numpy.divide, "Div")
+add = ufunc(numpy.add, _on_bools("Or", "Add"), complex_numbers.add)
+subtract = ufunc(numpy.subtract, "Sub", complex_numbers.subtract)
+multiply = ufunc(numpy.multiply, _on_bools("And", "Mul"), complex_numbers.multiply)
+divide = true_divide = ufunc(numpy.divide, "Div", complex_numbers.divide)
 floor_divide = ufunc(numpy.floor_divide, _floor_divide)
 remainder = mod = ufunc(numpy.remainder, "Mod")
 fmod = ufunc(numpy.fmod, lambda a, b: emit("Mod", a, b, fmod=1))
 power = pow = ufunc(numpy.power, _power)
-negative = ufunc(numpy.negative, _negative)
-positive = ufunc(numpy.positive, lambda x: x)
-real = _named(numpy.real, lambda x: x)
-imag = _named(numpy.imag, lambda x: TracedArray.functions.zeros_like(x))
-conj = conjugate = ufunc(numpy.conjugate, lambda x: x)
-absolute = abs = ufunc(numpy.absolute, _absolute)
+negative = ufunc(numpy.negative, _negative, complex_numbers.negative)
+positive = ufunc(numpy.positive, lambda x: x, complex_numbers.positive)
+real = _part(numpy.real, lambda x: x)
+imag = _part(numpy.imag, lambda x: TracedArray.functions.zeros_like(x))
+conj = conjugate = ufunc(numpy.conjugate, lambda x: x, complex_numbers.conjugate)
+absolute = abs = ufunc(numpy.absolute, _absolute, complex_numbers.absolute)
 sign = ufunc(numpy.sign, "Sign")
 square = ufunc(numpy.square, lambda x: emit("Mul", x, x))
 sqrt = ufunc(numpy.sqrt, "Sqrt")
@@ -212,7 +213,7 @@ hypot = ufunc(numpy.hypot, _hypot)
 
 # Exponentials and trigonometry.
 
-exp = ufunc(numpy.exp, "Exp")
+exp = ufunc(numpy.exp, "Exp", complex_numbers.exp)
 exp2 = ufunc(numpy.exp2, lambda x: emit("Pow", number_like(2, x), x))
 expm1 = ufunc(numpy.expm1, _expm1)
 logaddexp = ufunc(numpy.logaddexp, _logaddexp)
@@ -264,8 +265,20 @@ def erf(x: Any) -> Any:
     return emit("Erf", found if is_float(str(found.dtype)) else converted(found, "float64"))
 
 
-@operation(lambda x, dtype, copy=True: numpy.asarray(x).astype(dtype, copy=copy), views=None)
+@operation(numpy.angle, on_complex=complex_numbers.angle)
+def angle(x: Any, deg: bool = False) -> Any:
+    """NumPy's `angle`: that of a complex number with the real axis."""
+    return complex_numbers.angle(x, deg)
+
+
+@operation(
+    lambda x, dtype, copy=True: numpy.asarray(x).astype(dtype, copy=copy),
+    views=None,
+    on_complex=complex_numbers.astype,
+)
 def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
     """The same values with another dtype; x itself where it has that, and need not be copied."""
+    if numpy.dtype(dtype).kind == "c":
+        return complex_numbers.astype(x, dtype)
     found = converted(x, dtype)
     return apart(found, (x,)) if copy else found

@@ -27,7 +27,7 @@ from explorer.frontends.tracing.operation import apart, operation, viewed
 from explorer.frontends.tracing.promote import converted, traced
 
 
-@operation(lambda x, index: x[index], "index", views=None)
+@operation(lambda x, index: x[index], "index", views=None, on_complex="parts")
 def getitem(x: Any, index: Any) -> Any:
     """`x[index]`: NumPy's indexing, basic and advanced."""
     given = traced(x)
@@ -155,7 +155,7 @@ def _check_places(x: TracedArray, axis: int, places: TracedArray) -> None:
         refuse(f"index {wrong} is outside of dim {axis}, which has {extent} elements")
 
 
-@operation(numpy.take)
+@operation(numpy.take, on_complex="parts")
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     """NumPy's `take`: the slices at these places; of all elements where no axis is given."""
     given = ravel(x) if axis is None else traced(x)

@@ -31,7 +31,7 @@ def _is_traced(value: Any) -> bool:
     return isinstance(value, TracedArray) or not isinstance(value, (int, float))
 
 
-@operation(numpy.concatenate)
+@operation(numpy.concatenate, on_complex="parts")
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     """NumPy's `concatenate`; of all elements where the axis is None."""
     given = _alike(arrays)
@@ -45,7 +45,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
 concat = concatenate
 
 
-@operation(numpy.stack)
+@operation(numpy.stack, on_complex="parts")
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     """NumPy's `stack`: along a new dim."""
     given = _alike(arrays)
@@ -74,7 +74,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
     return concatenate([x, values], axis)
 
 
-@operation(numpy.split, views=True)
+@operation(numpy.split, views=True, on_complex="parts")
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """NumPy's `split`: into so many equal parts, or at these places."""
     given = traced(x)
@@ -113,7 +113,7 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     return split(given, numpy.cumsum(sizes[:-1]).tolist(), axis)
 
 
-@operation(numpy.roll)
+@operation(numpy.roll, on_complex="parts")
 def roll(x: Any, shift: int, axis: int | None = None) -> Any:
     """NumPy's `roll`: what leaves at the end comes in at the start."""
     given = traced(x)

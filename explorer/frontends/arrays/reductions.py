@@ -45,7 +45,7 @@ def _total(op: str, of: Callable[..., Any], x: Any, axis: Any, dtype: Any, keepd
     return converted(_reduce(op, converted(given, wide), axis, keepdims), result)
 
 
-@operation(numpy.sum)
+@operation(numpy.sum, on_complex="parts")
 def sum(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """NumPy's `sum`."""
     return _total("ReduceSum", numpy.sum, x, axis, dtype, keepdims)
@@ -57,7 +57,7 @@ def prod(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
     return _total("ReduceProd", numpy.prod, x, axis, dtype, keepdims)
 
 
-@operation(numpy.mean)
+@operation(numpy.mean, on_complex="parts")
 def mean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """NumPy's `mean`; float16 is added up as float32."""
     given = traced(x)
@@ -177,7 +177,7 @@ argmin = _named("argmin", numpy.argmin, _place("ArgMin"))
 # Along one dim.
 
 
-@operation(numpy.cumsum)
+@operation(numpy.cumsum, on_complex="parts")
 def cumsum(x: Any, axis: Any = None, dtype: Any = None) -> Any:
     """NumPy's `cumsum`; over all elements where no axis is given."""
     given = traced(x)

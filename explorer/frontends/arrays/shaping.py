@@ -11,11 +11,12 @@ from explorer.frontends.tracing.array import TracedArray
 from explorer.frontends.tracing.emit import emit
 from explorer.frontends.tracing.frames import current_frame
 from explorer.frontends.tracing.operation import apart, operation, viewed
+from explorer.frontends.tracing.operators import ArrayOperators
 from explorer.frontends.tracing.promote import traced
 from explorer.ir.shapes.dims import Dim, Shape, floor_div, product
 
 
-@operation(numpy.reshape, views=None)
+@operation(numpy.reshape, views=None, on_complex="parts")
 def reshape(x: Any, shape: Any, *, copy: bool | None = None) -> Any:
     """NumPy's `reshape`: one dim may be -1; a view unless a `copy` is asked for."""
     given, wanted = traced(x), shape_of(shape)
@@ -39,13 +40,13 @@ def _resolved(shape: Shape, wanted: Shape) -> Shape:
     return tuple(found if d == -1 else d for d in wanted)
 
 
-@operation(numpy.ravel, views=True)
+@operation(numpy.ravel, views=True, on_complex="parts")
 def ravel(x: Any) -> Any:
     """NumPy's `ravel`: all elements in one dim."""
     return reshape(x, -1) if traced(x).ndim != 1 else x
 
 
-@operation(numpy.transpose, views=True)
+@operation(numpy.transpose, views=True, on_complex="parts")
 def transpose(x: Any, axes: Any = None) -> Any:
     """NumPy's `transpose`: the dims in another order, in reverse if none is given."""
     given = traced(x)
@@ -58,13 +59,13 @@ def transpose(x: Any, axes: Any = None) -> Any:
 permute_dims = transpose
 
 
-@operation(numpy.matrix_transpose, views=True)
+@operation(numpy.matrix_transpose, views=True, on_complex="parts")
 def matrix_transpose(x: Any) -> Any:
     """NumPy's `matrix_transpose`: the last two dims swapped."""
     return swapaxes(x, -1, -2)
 
 
-@operation(numpy.swapaxes, views=True)
+@operation(numpy.swapaxes, views=True, on_complex="parts")
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     """NumPy's `swapaxes`."""
     given = traced(x)
@@ -74,7 +75,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     return transpose(given, tuple(order))
 
 
-@operation(numpy.moveaxis, views=True)
+@operation(numpy.moveaxis, views=True, on_complex="parts")
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     """NumPy's `moveaxis`."""
     given = traced(x)
@@ -87,7 +88,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     return transpose(given, tuple(order))
 
 
-@operation(numpy.expand_dims, views=True)
+@operation(numpy.expand_dims, views=True, on_complex="parts")
 def expand_dims(x: Any, axis: Any) -> Any:
     """NumPy's `expand_dims`: dims of 1 at these places of the result."""
     given = traced(x)
@@ -96,7 +97,7 @@ def expand_dims(x: Any, axis: Any) -> Any:
     return emit("Unsqueeze", given, axes=tuple(sorted(axes))) if axes else given
 
 
-@operation(numpy.squeeze, views=True)
+@operation(numpy.squeeze, views=True, on_complex="parts")
 def squeeze(x: Any, axis: Any = None) -> Any:
     """NumPy's `squeeze`: without the dims that are 1."""
     given = traced(x)
@@ -105,7 +106,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
     return emit("Squeeze", given, axes=tuple(sorted(axes))) if axes else given
 
 
-@operation(numpy.broadcast_to, views=True)
+@operation(numpy.broadcast_to, views=True, on_complex="parts")
 def broadcast_to(x: Any, shape: Any) -> Any:
     """NumPy's `broadcast_to`."""
     given, wanted = traced(x), shape_of(shape)
@@ -134,20 +135,20 @@ def broadcast_shape(arrays: list[TracedArray]) -> Any:
     return shape
 
 
-@operation(numpy.atleast_1d, views=True)
+@operation(numpy.atleast_1d, views=True, on_complex="parts")
 def atleast_1d(x: Any) -> Any:
     """NumPy's `atleast_1d`, of one array."""
     return reshape(x, 1) if traced(x).ndim == 0 else x
 
 
-@operation(numpy.atleast_2d, views=True)
+@operation(numpy.atleast_2d, views=True, on_complex="parts")
 def atleast_2d(x: Any) -> Any:
     """NumPy's `atleast_2d`, of one array."""
     given = traced(x)
     return given if given.ndim > 1 else expand_dims(atleast_1d(given), 0)
 
 
-@operation(numpy.flip, views=True)
+@operation(numpy.flip, views=True, on_complex="parts")
 def flip(x: Any, axis: Any = None) -> Any:
     """NumPy's `flip`: backwards along axes, all of them where none is given."""
     given = traced(x)
@@ -156,7 +157,7 @@ def flip(x: Any, axis: Any = None) -> Any:
     return given[back]
 
 
-@operation(numpy.repeat)
+@operation(numpy.repeat, on_complex="parts")
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """NumPy's `repeat`: each element so many times, all the same or each its own."""
     given = ravel(x) if axis is None else traced(x)
@@ -184,7 +185,7 @@ def _numbers(repeats: Any) -> Any:
     return known.array
 
 
-@operation(numpy.unstack, views=True)
+@operation(numpy.unstack, views=True, on_complex="parts")
 def unstack(x: Any, *, axis: int = 0) -> Any:
     """NumPy's `unstack`: the slices along a dim of a known extent."""
     given = traced(x)
@@ -195,7 +196,7 @@ def unstack(x: Any, *, axis: int = 0) -> Any:
     return tuple(given[(*(slice(None),) * at, n)] for n in range(extent))
 
 
-@operation(numpy.tile)
+@operation(numpy.tile, on_complex="parts")
 def tile(x: Any, reps: Any) -> Any:
     """NumPy's `tile`: the whole so many times along each dim."""
     given, times = traced(x), shape_of(reps)
@@ -206,16 +207,16 @@ def tile(x: Any, reps: Any) -> Any:
 
 def shape(x: Any) -> Any:
     """NumPy's `shape`; dims that only a run knows are symbolic."""
-    return x.shape if isinstance(x, TracedArray) else numpy.shape(x)
+    return x.shape if isinstance(x, ArrayOperators) else numpy.shape(x)
 
 
 def ndim(x: Any) -> int:
     """NumPy's `ndim`."""
-    return x.ndim if isinstance(x, TracedArray) else numpy.ndim(x)
+    return x.ndim if isinstance(x, ArrayOperators) else numpy.ndim(x)
 
 
 def size(x: Any, axis: int | None = None) -> Any:
     """NumPy's `size`."""
-    if not isinstance(x, TracedArray):
+    if not isinstance(x, ArrayOperators):
         return numpy.size(x, axis)
     return x.size if axis is None else x.shape[axis]

@@ -36,8 +36,10 @@ def loop_dtypes(ufunc: Any, values: tuple[Any, ...]) -> tuple[list[Any], Any]:
     return given, result
 
 
-def ufunc(of: Any, body: str | Body) -> Callable[..., Any]:
-    """NumPy's function `of`; on traced values an operator, or what `body` makes of them."""
+def ufunc(of: Any, body: str | Body, on_complex: Body | None = None) -> Callable[..., Any]:
+    """NumPy's function `of`; on traced values an operator, or what `body` makes of them, or
+    `on_complex` if one of them is complex.
+    """
 
     def record(*values: Any) -> Any:
         if len(values) != of.nin:
@@ -58,7 +60,7 @@ def ufunc(of: Any, body: str | Body) -> Callable[..., Any]:
     names = ("x",) if of.nin == 1 else tuple(f"x{n}" for n in range(1, of.nin + 1))
     shown = [Parameter(n, Parameter.POSITIONAL_ONLY, annotation="Any") for n in names]
     record.__signature__ = Signature(shown, return_annotation="Any")  # type: ignore[attr-defined]
-    return operation(of)(record)
+    return operation(of, on_complex=on_complex)(record)
 
 
 def _check_integer(value: Any, dtype: Any) -> None:

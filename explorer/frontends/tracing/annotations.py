@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from explorer.errors import BadOption
+from explorer.frontends.tracing.complex_array import PART
 from explorer.ir.shapes.algebra import is_symbolic, sympy
 from explorer.ir.shapes.dims import Dim, floor_div, simplify, symbol
 from explorer.ir.types import ITEM_BYTES, Tensor
@@ -17,7 +18,9 @@ def tensor(dtype: Any, *dims: int | str, ndim: int | None = None) -> Tensor:
     """The annotation of an array: `tensor("float32", "batch", 64)`; without dims a scalar.
 
     A dim is a number, a name, or arithmetic on names: "2*n", "n // 2 + 1". With `ndim` only the
-    rank is known. BadOption says which dtype or dim has no meaning.
+    rank is known. A complex array is a pair of inputs of the program.
+
+    BadOption says which dtype or dim has no meaning.
     """
     name = _dtype(dtype)
     if ndim is not None:
@@ -32,7 +35,7 @@ def _dtype(dtype: Any) -> str:
         name = str(dtype) if dtype in ITEM_BYTES else np.dtype(dtype).name
     except TypeError:
         name = str(dtype)
-    if name not in ITEM_BYTES:
+    if name not in ITEM_BYTES and name not in PART:
         raise BadOption(
             f"{name!r} is no dtype that there are kernels for", expected=", ".join(ITEM_BYTES)
         )

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from explorer.errors import DtypeError, ShapeError, TraceError
+from explorer.frontends.tracing.complex_array import is_complex
 from explorer.frontends.tracing.dims import python_dim
 from explorer.frontends.tracing.frames import Frame, current_frame
 from explorer.frontends.tracing.lines import Line, calling_line
@@ -140,6 +141,16 @@ class TracedArray(ArrayOperators):
         """NumPy's dtype of the elements."""
         return numpy_dtype(self.type.element)
 
+    @property
+    def real(self) -> Any:
+        """The array itself."""
+        return self.functions.real(self)
+
+    @property
+    def imag(self) -> Any:
+        """Zeros."""
+        return self.functions.imag(self)
+
     # What a run alone could say.
 
     def _only_a_run_knows(self, what: str, instead: str) -> NoReturn:
@@ -237,6 +248,12 @@ def _augmented(name: str) -> Callable[[TracedArray, Any], Any]:
 
     def operator(x: TracedArray, other: Any) -> Any:
         found = getattr(x, name)(other)
+        if is_complex(found) and x.ndim:
+            raise DtypeError(
+                f"{calling_line()}: elements of {x.type} do not become complex",
+                where=calling_line(),
+                try_="an assignment without an operator makes another array",
+            )
         if not isinstance(found, TracedArray) or not x.ndim or x.weak:
             return found
         line = calling_line()

@@ -35,11 +35,14 @@ class ArrayOperators:
         return self._named(ufunc.__name__)(*inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return self._named(func.__name__)(*args, **kwargs)
+        return self._named(func.__name__, func.__module__)(*args, **kwargs)
 
-    def _named(self, name: str) -> Any:
-        found = getattr(self.functions, name, None)
-        return found if found is not None else self._unknown(f"numpy.{name}")
+    def _named(self, name: str, module: str = "numpy") -> Any:
+        functions = self.functions
+        if module in ("numpy.fft", "numpy.linalg"):
+            functions = getattr(functions, module.removeprefix("numpy."))
+        found = getattr(functions, name, None)
+        return found if found is not None else self._unknown(f"{module}.{name}")
 
     def _unknown(self, name: str) -> NoReturn:
         line = calling_line()
@@ -198,6 +201,8 @@ METHODS = frozenset(
         "argsort",
         "astype",
         "clip",
+        "conj",
+        "conjugate",
         "copy",
         "cumsum",
         "dot",

@@ -9,6 +9,7 @@ import numpy as np
 
 from explorer.errors import DtypeError
 from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.complex_array import ComplexArray, is_complex
 from explorer.frontends.tracing.dims import SymbolicDim
 from explorer.frontends.tracing.emit import emit, emit_shape
 from explorer.frontends.tracing.frames import current_frame, is_tracing
@@ -32,6 +33,13 @@ def traced(value: Any) -> TracedArray:
     if _is_replaced(value):
         stands: TracedArray = current_frame().recorder.replaced[id(value)][1]
         return stands
+    if is_complex(value):
+        raise DtypeError(
+            f"{calling_line()}: a complex array stands where a real one must",
+            where=calling_line(),
+            expected="a real array",
+            try_="its .real and .imag",
+        )
     array = np.asarray(value)
     if array.dtype.name not in ITEM_BYTES:
         raise DtypeError(
@@ -47,7 +55,7 @@ def traced(value: Any) -> TracedArray:
 
 def is_traced(value: Any) -> bool:
     """Whether a value, or one in it, is known only to a run."""
-    if isinstance(value, (TracedArray, SymbolicDim)):
+    if isinstance(value, (TracedArray, SymbolicDim, ComplexArray)):
         return True
     if isinstance(value, np.ndarray):
         return _is_replaced(value)
@@ -80,7 +88,9 @@ def kind_of(value: Any) -> Any:
         if value.weak and value.dtype.kind in "if":
             return int if value.dtype.kind == "i" else float
         return value.dtype
-    if is_weak(value) and not isinstance(value, bool):
+    if isinstance(value, ComplexArray):
+        return value.dtype
+    if type(value) is complex or (is_weak(value) and not isinstance(value, bool)):
         return type(value)
     return np.asarray(value).dtype
 
@@ -91,7 +101,7 @@ def common_dtype(values: Sequence[Any]) -> np.dtype[np.generic]:
 
 
 def _example(kind: Any) -> Any:
-    return kind(0) if kind is int or kind is float else kind
+    return kind(0) if any(kind is number for number in (int, float, complex)) else kind
 
 
 def converted(value: Any, dtype: Any) -> TracedArray:

@@ -1,10 +1,18 @@
-"""Arguments and results as flat lists: tuples, lists and dicts of values, nested as one likes."""
+"""Arguments and results as flat lists: tuples, lists and dicts of values, nested as one likes.
+
+A complex array is two values, the real and the imaginary part.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from explorer.frontends.tracing.complex_array import PART, is_complex, join_parts
+from explorer.ir.types import Tensor
+
+COMPLEX = "complex array"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,8 @@ class Several:
     keys: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
+        if self.kind == COMPLEX:
+            return "a complex array"
         names = f" with the keys {', '.join(map(repr, self.keys))}" if self.keys else ""
         return f"a {self.kind} of {len(self.parts)}{names}"
 
@@ -39,6 +49,11 @@ def flatten(value: Any) -> tuple[list[Any], Structure]:
         return _several("dict", list(value.values()), tuple(value))
     if isinstance(value, (tuple, list)):
         return _several(type(value).__name__ if type(value) is list else "tuple", list(value))
+    if is_complex(value):
+        return _several(COMPLEX, [value.real, value.imag], ("real", "imag"))
+    if isinstance(value, Tensor) and value.dtype in PART:
+        part = Tensor(value.shape, PART[value.dtype], value.ndim)
+        return _several(COMPLEX, [part, part], ("real", "imag"))
     return [value], Leaf()
 
 
@@ -62,6 +77,8 @@ def _rebuild(structure: Structure, leaves: Iterator[Any]) -> Any:
     match structure.kind:
         case "none":
             return None
+        case "complex array":
+            return join_parts(*items)
         case "dict":
             return dict(zip(structure.keys, items, strict=True))
         case "list":

@@ -1,0 +1,135 @@
+"""Arithmetic on complex arrays, which are pairs of real ones: what NumPy's functions record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from explorer.frontends.arrays.axes import refuse
+from explorer.frontends.tracing.array import TracedArray
+from explorer.frontends.tracing.complex_array import PART, ComplexArray, is_complex, split_parts
+from explorer.frontends.tracing.promote import common_dtype, converted, traced
+
+
+def astype(value: Any, dtype: Any, copy: bool = True) -> ComplexArray:
+    """Return the value in a complex dtype; the imaginary part of a real value is 0."""
+    kind = numpy.dtype(dtype)
+    if kind.kind != "c":
+        refuse(f"complex numbers do not become {kind}; take their .real or abs")
+    real, imag = split_parts(traced(value) if not is_complex(value) else value)
+    return ComplexArray(converted(real, PART[kind.name]), converted(imag, PART[kind.name]))
+
+
+def _parts(value: Any) -> tuple[Any, Any]:
+    """Return the real and the imaginary part, which is None for real values."""
+    return (value.real, value.imag) if is_complex(value) else (traced(value), None)
+
+
+def _with_pairs(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of complex and real values: `body` is given their parts, a, b, c, d, in
+    the dtype of the parts of the result.
+    """
+
+    def record(*values: Any) -> Any:
+        kind = numpy.result_type(common_dtype(values), numpy.complex64)
+        pairs = (p for value in values for p in _parts(value))
+        return body(*(None if p is None else converted(p, PART[kind.name]) for p in pairs))
+
+    return record
+
+
+def _pair(real: TracedArray, imag: TracedArray) -> ComplexArray:
+    if real.type.dims != imag.type.dims:
+        real, imag = TracedArray.functions.broadcast_arrays(real, imag)
+    return ComplexArray(real, imag)
+
+
+@_with_pairs
+def add(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
+    return _pair(a + c, d if b is None else b if d is None else b + d)
+
+
+@_with_pairs
+def subtract(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
+    return _pair(a - c, -d if b is None else b if d is None else b - d)
+
+
+@_with_pairs
+def multiply(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
+    if b is None:
+        return ComplexArray(a * c, a * d)
+    if d is None:
+        return ComplexArray(a * c, b * c)
+    return ComplexArray(a * c - b * d, a * d + b * c)
+
+
+@_with_pairs
+def divide(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
+    """The larger part of the divisor is taken out, so that nothing overflows (Smith 1962)."""
+    if d is None:
+        return ComplexArray(a / c, b / c)
+    where = TracedArray.functions.where
+    b = TracedArray.functions.zeros_like(a) if b is None else b
+    is_steep = abs(d) > abs(c)
+    high, low = where(is_steep, d, c), where(is_steep, c, d)
+    ratio = low / where(high == 0, 1, high)
+    whole = high + low * ratio
+    p, q = where(is_steep, b, a), where(is_steep, a, b)
+    across = (q - p * ratio) / whole
+    return ComplexArray((p + q * ratio) / whole, where(is_steep, -across, across))
+
+
+@_with_pairs
+def equal(a: Any, b: Any, c: Any, d: Any) -> Any:
+    return (a == c) & ((0 if b is None else b) == (0 if d is None else d))
+
+
+@_with_pairs
+def not_equal(a: Any, b: Any, c: Any, d: Any) -> Any:
+    return (a != c) | ((0 if b is None else b) != (0 if d is None else d))
+
+
+@_with_pairs
+def positive(a: Any, b: Any) -> ComplexArray:
+    return ComplexArray(a, b)
+
+
+@_with_pairs
+def negative(a: Any, b: Any) -> ComplexArray:
+    return ComplexArray(-a, -b)
+
+
+@_with_pairs
+def conjugate(a: Any, b: Any) -> ComplexArray:
+    return ComplexArray(+a, -b)
+
+
+@_with_pairs
+def absolute(a: Any, b: Any) -> Any:
+    return TracedArray.functions.hypot(a, b)
+
+
+@_with_pairs
+def exp(a: Any, b: Any) -> ComplexArray:
+    functions = TracedArray.functions
+    size = functions.exp(a)
+    return ComplexArray(size * functions.cos(b), size * functions.sin(b))
+
+
+def where(condition: Any, x: Any, y: Any) -> ComplexArray:
+    @_with_pairs
+    def chosen(a: Any, b: Any, c: Any, d: Any) -> ComplexArray:
+        choose = TracedArray.functions.where
+        imag = choose(condition, 0 if b is None else b, 0 if d is None else d)
+        return _pair(choose(condition, a, c), imag)
+
+    return chosen(x, y)  # type: ignore[no-any-return]
+
+
+def angle(value: Any, deg: bool = False) -> Any:
+    a, b = split_parts(value if is_complex(value) else traced(value))
+    found = TracedArray.functions.arctan2(b, a)
+    return found * (180 / math.pi) if deg else found
