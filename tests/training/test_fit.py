@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import explorer
-from explorer.errors import BadCheckpoint, BadOption
+from explorer.errors import BadCheckpoint, BadOption, DtypeError
 from explorer.rammer import Options as RammerOptions
 from explorer.training import (
     SGD,
@@ -281,6 +281,11 @@ def test_no_data_is_no_run() -> None:
         explorer.fit(loss, params(), iter([(X, Y)]), epochs=2)
     with pytest.raises(BadOption, match="no parameter"):
         explorer.fit(loss, {}, [(X, Y)])
+
+
+def test_complex_parameters_are_refused() -> None:
+    with pytest.raises(DtypeError, match="training takes real arrays"):
+        explorer.fit(loss, {"w": W.astype("complex64"), "b": W[0]}, [(X, Y)])
 
 
 def test_threads_of_the_program_change_no_loss() -> None:

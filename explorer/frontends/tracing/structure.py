@@ -65,6 +65,13 @@ def _several(
     return leaves, Several(kind, tuple(s for _, s in parts), keys)
 
 
+def holds_complex(structure: Structure) -> bool:
+    """Return True if one of the values is a complex array."""
+    if isinstance(structure, Leaf):
+        return False
+    return structure.kind == COMPLEX or any(map(holds_complex, structure.parts))
+
+
 def rebuild(structure: Structure, leaves: Sequence[Any]) -> Any:
     """The values nested as they were."""
     return _rebuild(structure, iter(leaves))

@@ -15,8 +15,9 @@ import numpy as np
 from explorer.compilation import Compilation
 from explorer.compiler import compile as compiled
 from explorer.counters import counters
+from explorer.errors import DtypeError
 from explorer.frontends.trace import trace
-from explorer.frontends.tracing.structure import flatten, rebuild
+from explorer.frontends.tracing.structure import flatten, holds_complex, rebuild
 from explorer.ir.types import Tensor, dtype_of
 from explorer.options import Options
 from explorer.training.runs.timeline import Timeline
@@ -54,7 +55,13 @@ def signature(batch: Batch) -> Signature:
 
 
 def declared(tree: Any) -> Any:
-    """The types of nested arrays."""
+    """The types of nested arrays; DtypeError for complex ones."""
+    if holds_complex(flatten(tree)[1]):
+        raise DtypeError(
+            "a parameter or a batch is complex, and training takes real arrays",
+            expected="real arrays",
+            try_="real and imaginary parts, and real + 1j * imag in the loss",
+        )
     return each(lambda a: Tensor(np.shape(a), dtype_of(np.asarray(a))), tree)
 
 
