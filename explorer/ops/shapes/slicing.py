@@ -69,7 +69,8 @@ def _place(site: Site, at: Dim, extent: Dim, low: Dim, high: Dim) -> Dim:
     env = site.env
     if isinstance(at, int) and abs(at) >= _END:
         return high if at > 0 else low
-    if isinstance(at, int) and at == low == 0:
+    forward = high == extent
+    if isinstance(at, int) and at == low == 0 and (forward or env.bounds(high)[0] >= 0):
         return 0
     bounds = env.bounds(at)
     if bounds[0] < 0:
