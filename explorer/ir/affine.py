@@ -36,9 +36,9 @@ class Affine:
         return self if by == 0 else Affine(self.terms, simplify(self.const + by))
 
     def __mul__(self, factor: Dim) -> Affine:
-        if factor == 1:
+        if is_one(factor):
             return self
-        return affine({name: c * factor for name, c in self.terms}, self.const * factor)
+        return affine({name: times(c, factor) for name, c in self.terms}, self.const * factor)
 
     def __sub__(self, other: Affine | Dim) -> Affine:
         if not isinstance(other, Affine):
@@ -83,9 +83,10 @@ class Affine:
         for name, factor in self.terms:
             value = values.get(name)
             for n, c in ((name, 1),) if value is None else value.terms:
-                total[n] = total[n] + c * factor if n in total else c * factor
-            if value is not None:
-                const = const + value.const * factor
+                step = times(c, factor)
+                total[n] = total[n] + step if n in total else step
+            if value is not None and not is_zero(value.const):
+                const = const + times(value.const, factor)
         return affine(total, const)
 
     def bind(self, sizes: Sizes) -> Affine:
@@ -109,6 +110,13 @@ def is_zero(dim: Dim) -> bool:
 def is_one(dim: Dim) -> bool:
     """Whether a dim in normal form is 1."""
     return dim == 1 if isinstance(dim, int) or not is_symbolic(dim) else dim is sympy.S.One
+
+
+def times(a: Dim, b: Dim) -> Dim:
+    """The product of two dims in normal form; a factor of 1 is not given to sympy."""
+    if is_one(a):
+        return b
+    return a if is_one(b) else a * b
 
 
 def var(name: str) -> Affine:

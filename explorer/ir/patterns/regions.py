@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from explorer.ir.affine import Affine, var
+from explorer.ir.affine import Affine, is_zero, times, var
 from explorer.ir.by_identity import by_identity, by_identity_at
 from explorer.ir.kernel import Axis, Compute, Expr, Kernel, Read, reads
 from explorer.ir.patterns.running import running
@@ -55,15 +55,16 @@ def interval(index: Affine, ranges: Mapping[str, Interval]) -> Interval:
     name = index.bare
     if name is not None:
         return ranges[name]
-    lo, size = Affine((), index.const), 1
+    lo, size, ones = Affine((), index.const), 0, 1
     for name, factor in index.terms:
         r = ranges[name]
         up, down = reach(factor)
         lo = lo + r.lo * factor
-        if down != 0:
+        if not is_zero(down):
             lo = lo + (r.size - 1) * -down
-        size = size + (up + down) * (r.size - 1)
-    return Interval(lo, simplify(size))
+        steps = up + down
+        size, ones = size + times(steps, r.size), ones - steps
+    return Interval(lo, simplify(size + ones))
 
 
 def reach(factor: Dim) -> tuple[Dim, Dim]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product as every
 
 from explorer.devices.model import Device
-from explorer.ir.affine import Affine, affine, var
+from explorer.ir.affine import Affine, affine, is_zero, times, var
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Apply, Compute, Const, Expr, IndexValue, Kernel, Read, reads
 from explorer.ir.patterns.regions import Interval, Region, Regions, box, inside, reach
@@ -39,9 +39,10 @@ class Place:
             if isinstance(i, Affine):
                 ahead = i - lo
                 for name, factor in ahead.terms:
-                    step = factor * stride
+                    step = times(factor, stride)
                     terms[name] = terms[name] + step if name in terms else step
-                const = const + ahead.const * stride
+                if not is_zero(ahead.const):
+                    const = const + times(ahead.const, stride)
             else:
                 dynamic.append((i, stride, n))
         return Fetch(self.buffer, affine(terms, const), tuple(dynamic))
