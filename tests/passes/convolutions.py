@@ -23,8 +23,8 @@ class Shape:
     groups; 0 where there is no axis of groups.
     """
 
-    high: int
-    wide: int
+    high: Dim
+    wide: Dim
     channels: int = 8
     outputs: int = 16
     pads: tuple[int, int, int, int] = (1, 1, 1, 1)
@@ -32,7 +32,7 @@ class Shape:
     groups: int = 0
 
     @property
-    def result(self) -> tuple[int, int]:
+    def result(self) -> tuple[Dim, Dim]:
         top, left, bottom, right = self.pads
         return self.high + top + bottom - 2, self.wide + left + right - 2
 
@@ -104,7 +104,7 @@ SHAPES = st.builds(
 
 
 def model(path: Path, s: Shape, groups: int = 1, batch: str | int = "n", **more: Any) -> str:
-    """An ONNX file: `relu(conv(x) + b + x2)`, with a batch that may be a symbol."""
+    """An ONNX file: `relu(conv(x) + b)`, with a batch that may be a symbol."""
     rng = np.random.default_rng(1)
     shape = (s.outputs, s.channels // groups, 3, 3)
     g = (rng.standard_normal(shape) * 0.05).astype(np.float32)
@@ -119,6 +119,28 @@ def model(path: Path, s: Shape, groups: int = 1, batch: str | int = "n", **more:
     y = helper.make_tensor_value_info("y", kind, None)
     held = [numpy_helper.from_array(a, n) for n, a in (("g", g), ("b", b))]
     graph = helper.make_graph(nodes, "conv", [x], [y], held)
+    opset = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return str(path)
+
+
+def chain(path: Path, high: str | int, wide: str | int, taps: tuple[int, int], count: int) -> str:
+    """An ONNX file: `count` convolutions of 24 channels with a relu each, over an image whose size
+    may be symbols.
+    """
+    rng, kind = np.random.default_rng(1), TensorProto.FLOAT
+    pads = [(t - 1) // 2 for t in taps] * 2
+    nodes, held, value = [], [], "x"
+    for i in range(count):
+        g = (rng.standard_normal((24, 24, *taps)) * 0.05).astype(np.float32)
+        held.append(numpy_helper.from_array(g, f"g{i}"))
+        result = "y" if i == count - 1 else f"y{i}"
+        nodes.append(helper.make_node("Conv", [value, f"g{i}"], [f"c{i}"], pads=pads))
+        nodes.append(helper.make_node("Relu", [f"c{i}"], [result]))
+        value = result
+    x = helper.make_tensor_value_info("x", kind, ("n", 24, high, wide))
+    y = helper.make_tensor_value_info("y", kind, None)
+    graph = helper.make_graph(nodes, "chain", [x], [y], held)
     opset = [helper.make_opsetid("", 17)]
     save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
     return str(path)

@@ -25,7 +25,7 @@ from explorer.tile.interpret import Interpreter
 from explorer.tile.lowering.lower import lower
 from tests.codegen.running import run_kernel
 from tests.examples import examples
-from tests.passes.convolutions import direct, values_of, with_filters
+from tests.passes.convolutions import chain, direct, values_of, with_filters
 from tests.passes.test_winograd import gap
 
 WAYS = st.sampled_from([ALGORITHMS["row3"], ALGORITHMS["row4"]])
@@ -120,6 +120,27 @@ def test_every_tile_stays_in_its_buffers(
 def test_an_image_of_one_row_has_room_for_its_border_in_every_tile(before: list[int]) -> None:
     kernel = convolution([4, 1], [1, 1], [6, 1], [1, 1], before, 1, 1, 8)
     interpreted(kernel, ALGORITHMS["row3"], Tiling((("tw", 1),), Micro(1, 1)))
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("way", ["row3", "row4"])
+@pytest.mark.parametrize("size", [("qq", "zz"), ("qq", 13), (12, "zz")])
+def test_a_model_of_run_time_sizes_agrees_with_onnxruntime(
+    way: str, size: tuple[str | int, str | int], tmp_path: Path
+) -> None:
+    path = chain(tmp_path / "chain.onnx", *size, (3, 7), 3)
+    c = compile(path, options=Options(convolution=ConvolutionOptions(way)))
+    label = ALGORITHMS[way].label
+    assert [a.chosen for a in c.program.decisions.algorithms].count(label) >= 2
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(2)
+    for n, q, z in ((1, 1, 1), (2, 5, 3), (1, 12, 13), (1, 31, 34), (0, 4, 4)):
+        h, w = (d if isinstance(d, int) else {"qq": q, "zz": z}[d] for d in size)
+        x = rng.standard_normal((n, 24, h, w)).astype(np.float32)
+        (want,) = session.run(None, {"x": x})
+        got = c.run({"x": x})["y"]
+        assert got.shape == want.shape
+        assert not n or gap(want, got) < 1e-5
 
 
 def interpreted(kernel: Kernel, way: Algorithm, tiling: Tiling) -> None:

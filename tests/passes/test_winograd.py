@@ -31,6 +31,7 @@ from tests.codegen.running import run_kernel
 from tests.passes.convolutions import (
     SHAPES,
     Shape,
+    chain,
     direct,
     kernel_of,
     model,
@@ -122,6 +123,64 @@ def test_machine_code_has_the_values_of_the_direct_sum(shape: Shape, by: Algorit
         arrays = with_filters(kernel, by, values)
         got = run_kernel(new, tiling, arrays, sizes, UNKNOWN)
         assert gap(direct(kernel, values, sizes), got) < 1e-5
+
+
+def drawn_sizes(data: st.DataObject) -> tuple[Shape, dict[str, int]]:
+    """An image of which height, width or both are symbols, and values of those."""
+    names = data.draw(st.sampled_from([("qq",), ("zz",), ("qq", "zz"), ("qq", "qq")]))
+    sizes = {n: data.draw(st.integers(1, 19)) for n in names}
+    dims = [symbol(n) for n in names]
+    high, wide = (dims * 2)[:2] if names != ("qq",) else (dims[0], 7)
+    if names == ("zz",):
+        high = 6
+    return Shape(high, wide, data.draw(st.integers(1, 9)), data.draw(st.integers(8, 20))), sizes
+
+
+IMAGE = ShapeEnv((SymbolBound("qq", 1, 64, 14), SymbolBound("zz", 1, 64, 14)))
+
+
+@given(by=ALGORITHMS, data=st.data())
+@settings(max_examples=12)
+def test_an_image_of_run_time_sizes_has_the_values_of_the_direct_sum(
+    by: Algorithm, data: st.DataObject
+) -> None:
+    shape, sizes = drawn_sizes(data)
+    kernel = kernel_of(shape)
+    values = values_of(kernel, sizes)
+    new = made(kernel, by)
+    want, given = direct(kernel, values, sizes), with_filters(kernel, by, values)
+    assert gap(want, direct(new, given, sizes)) < 1e-5
+    last = [c for c in new.computes if c.out == "y"][-1]
+    over = [a.name for a in last.axes if a.name.startswith("t")]
+    cut = tuple((n, data.draw(st.integers(1, 4))) for n in over if data.draw(st.booleans()))
+    program = lower(new, Tiling(cut, Micro(data.draw(st.integers(1, 6)), 1)), IMAGE)
+    out = np.full(want.shape, np.nan, np.float32)
+    run = Interpreter(program, {**given, "y": out}, sizes)
+    run.run()
+    assert gap(want, run.arrays["y"].reshape(want.shape)) < 1e-5
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("algorithm", ["f2", "f4", "auto"])
+@pytest.mark.parametrize("size", [("qq", "zz"), ("qq", 13), (12, "zz"), ("qq", "qq")])
+def test_a_model_of_run_time_sizes_agrees_with_onnxruntime(
+    algorithm: str, size: tuple[str | int, str | int], tmp_path: Path
+) -> None:
+    path = chain(tmp_path / "chain.onnx", *size, (3, 3), 3)
+    c = compile(path, options=Options(convolution=ConvolutionOptions(algorithm)))
+    if algorithm != "auto":
+        label = WAYS[algorithm].label
+        assert [a.chosen for a in c.program.decisions.algorithms].count(label) >= 2
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(2)
+    for n, q, z in ((1, 1, 1), (2, 5, 3), (1, 12, 13), (1, 31, 34), (0, 4, 4)):
+        given = {"qq": q, "zz": q if size == ("qq", "qq") else z}
+        h, w = (d if isinstance(d, int) else given[d] for d in size)
+        x = rng.standard_normal((n, 24, h, w)).astype(np.float32)
+        (want,) = session.run(None, {"x": x})
+        got = c.run({"x": x})["y"]
+        assert got.shape == want.shape
+        assert not n or gap(want, got) < 1e-5
 
 
 @pytest.mark.few(4)

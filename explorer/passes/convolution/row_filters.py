@@ -20,7 +20,7 @@ import numpy as np
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Apply, Axis, Compute, Expr, Kernel, Read, TensorSpec
 from explorer.ir.patterns.contraction import contraction
-from explorer.ir.shapes.dims import Shape, ceil_div
+from explorer.ir.shapes.dims import Dim, Shape, ceil_div
 from explorer.passes.convolution.minimal_filters import MinimalFilter
 from explorer.passes.convolution.tile_transforms import combination, paired
 from explorer.passes.pipeline.names import fresh
@@ -59,18 +59,18 @@ def row_sum(kernel: Kernel, c: Compute) -> RowSum | str:
     if found.a.fill not in (None, 0.0):
         return f"what lies outside is {found.a.fill}, not 0"
     rows, depth = {x.name: x for x in found.rows}, {x.name: x for x in found.depth}
-    shape, moved = kernel.shape(found.a.tensor), list[RowSum]()
+    moved: list[RowSum] = []
     for place, entry in enumerate(found.a.index):
         if not isinstance(entry, Affine) or not isinstance(entry.const, int):
             continue
         wide = [rows[n] for n, factor in entry.terms if n in rows and factor == 1]
         taps = [depth[n] for n, factor in entry.terms if n in depth and factor == 1]
-        if len(entry.terms) != 2 or not wide or not taps or not isinstance(shape[place], int):
+        if len(entry.terms) != 2 or not wide or not taps:
             continue
         there = [d for d, i in enumerate(found.b.index) if i == var(taps[0].name)]
         alone = _uses(found.a, wide[0]) == _uses(found.a, taps[0]) == _uses(found.b, taps[0]) == 1
-        known = isinstance(wide[0].extent, int) and isinstance(taps[0].extent, int)
-        if there and alone and known and int(taps[0].extent) >= LEAST_TAPS:
+        long = isinstance(taps[0].extent, int) and taps[0].extent >= LEAST_TAPS
+        if there and alone and long:
             ends = (place, entry.const, there[0])
             moved.append(RowSum(c, found.a, found.b, wide[0], taps[0], *ends))
     if not moved:
@@ -96,7 +96,7 @@ class RowTransforms:
             names.append(fresh(wish, {*taken, *names}))
         self.image_name, self.tiles_name, self.filters, self.points_name, *axes = names
         self.j, self.u, self.across, self.segment, self.x = axes
-        self.count = ceil_div(int(found.wide.extent), by.outputs)
+        self.count = ceil_div(found.wide.extent, by.outputs)
         self.segments = ceil_div(int(found.tap.extent), by.taps)
 
     def replaced(self) -> Kernel:
@@ -131,7 +131,7 @@ class RowTransforms:
         }
         return tuple(TensorSpec(n, s) for n, s in shapes.items())
 
-    def axes(self, across: int) -> tuple[Axis, ...]:
+    def axes(self, across: Dim) -> tuple[Axis, ...]:
         """The convolution's axes, with tiles for the one along which it is filtered."""
         tiles = Axis(self.across, across)
         return tuple(tiles if a == self.found.wide else a for a in self.found.compute.axes)
@@ -191,10 +191,11 @@ class RowTransforms:
         most tiles.
         """
         f, m = self.found, self.by.outputs
-        wide = int(f.wide.extent)
-        return [self.part(i, ceil_div(wide - i, m)) for i in reversed(range(min(m, wide)))]
+        wide = f.wide.extent
+        count = min(m, wide) if isinstance(wide, int) else m
+        return [self.part(i, ceil_div(wide - i, m)) for i in reversed(range(count))]
 
-    def part(self, i: int, across: int) -> Compute:
+    def part(self, i: int, across: Dim) -> Compute:
         """Output `i` of each tile."""
         f, axes = self.found, self.axes(across)
         place = tuple(var(a.name) for a in axes)

@@ -21,7 +21,7 @@ import numpy as np
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Apply, Axis, Compute, Const, Expr, Kernel, Read, TensorSpec
-from explorer.ir.shapes.dims import Shape, ceil_div, product, whole
+from explorer.ir.shapes.dims import Dim, Shape, ceil_div, floor_div, product
 from explorer.passes.convolution.minimal_filters import MinimalFilter
 from explorer.passes.convolution.window_sums import WindowSum
 from explorer.passes.pipeline.names import fresh
@@ -113,8 +113,7 @@ class Transforms:
     def __init__(self, kernel: Kernel, found: WindowSum, by: MinimalFilter) -> None:
         self.kernel, self.found, self.by = kernel, found, by
         self.names = tensor_names(kernel)
-        high, wide = whole(found.high.extent), whole(found.wide.extent)
-        self.size = (high, wide)
+        high, wide = self.size = (found.high.extent, found.wide.extent)
         self.count = (ceil_div(high, by.outputs), ceil_div(wide, by.outputs))
         self.origin = found.compute.origin
         self.columns = (*found.group, found.column)
@@ -271,23 +270,28 @@ class Transforms:
     def parts(self) -> list[Compute]:
         """The output's transform along the rows of each tile; what would lie outside is not made.
 
-        The last of them has the most tiles: where the image is no multiple of the tile, the first
-        rows of the tiles go one tile further than the others.
+        The last of them has the most tiles: where the image is no multiple of the tile, or may be
+        none, the first rows of the tiles go one tile further than the others.
         """
-        m, size = self.by.outputs, self.size
-        whole, rest = divmod(size[0], m)
-        groups = [(rest, m - rest, whole)] if whole and rest else []
-        groups.append((0, rest or m, whole + bool(rest)))
+        m, (high, wide) = self.by.outputs, self.size
+        whole = floor_div(high, m)
+        rest = high - whole * m
+        if isinstance(high, int) and not (whole and rest):
+            groups = [(0, rest or m, ceil_div(high, m))]
+        else:
+            groups = [(rest, m - rest, whole), (0, rest, ceil_div(high, m))]
+        columns = min(m, wide) if isinstance(wide, int) else m
         return [
-            self.part(j, *group, ceil_div(size[1] - j, m))
+            self.part(j, *group, ceil_div(wide - j, m))
             for group in groups
-            for j in reversed(range(min(m, size[1])))
+            for j in reversed(range(columns))
         ]
 
-    def part(self, j: int, first: int, count: int, down: int, across: int) -> Compute:
+    def part(self, j: int, first: Dim, count: Dim, down: Dim, across: Dim) -> Compute:
         """Rows `first ..` and column `j` of each tile."""
         by, f, names = self.by, self.found, self.names
-        inner = Axis(f"{names.inner}{first}_{j}", count)  # of this part alone: no tile cuts it
+        group = 0 if first == 0 else 1
+        inner = Axis(f"{names.inner}{group}_{j}", count)  # of this part alone: no tile cuts it
         axes = (
             *f.batch,
             Axis(names.down, down),
