@@ -31,6 +31,18 @@ def legalized(
     dtypes: dict[str, int] | None = None,
 ) -> Program:
     """An ONNX graph as kernels."""
+    return legalize(typed(tmp_path, nodes, inputs, outputs, constants, dtypes))
+
+
+def typed(
+    tmp_path: Path,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: dict[str, Shape],
+    outputs: Sequence[str],
+    constants: dict[str, np.ndarray] | None = None,
+    dtypes: dict[str, int] | None = None,
+) -> Program:
+    """An ONNX graph as operators of known shapes."""
     kinds = dtypes or {}
     graph = helper.make_graph(
         list(nodes),
@@ -45,7 +57,7 @@ def legalized(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path = tmp_path / "small.onnx"
     onnx.save(model, path)
-    return legalize(deduce(load(str(path)).program))
+    return deduce(load(str(path)).program)
 
 
 def keeps_values(run: Callable[[Program], Program], program: Program) -> Program:

@@ -30,7 +30,7 @@ from explorer.passes.pipeline.pipeline import Step, run_steps
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.passes.simplify.dead_code import remove_dead_code
 from explorer.relax import deduce, legalize
-from tests.passes.programs import LIGHT, legalized, weights
+from tests.passes.programs import LIGHT, legalized, typed, weights
 
 node = helper.make_node
 
@@ -129,6 +129,25 @@ def test_a_pass_that_changes_values_is_found_out(program: Program) -> None:
     _, (wrong, fine) = run_steps(program, broken, check=True, memo=Memory())
     assert isinstance(wrong.checked, str) and wrong.checked.startswith("y: largest difference")
     assert fine.checked is True
+
+
+def test_what_rounding_decides_is_no_fault_and_hides_none(tmp_path: Path) -> None:
+    """Pixels of one value are equal but for the last bit: which is the largest is free."""
+    graph = [
+        node("Resize", ["x", "", "", "size"], ["a"], mode="linear"),
+        node("TopK", ["a", "k"], ["v", "i"], axis=3),
+        node("Relu", ["x"], ["y"]),
+    ]
+    given = {"size": np.array([33, 1, 2, 2]), "k": np.array([1])}
+    program = typed(tmp_path, graph, {"x": (1, 1, 1, 1)}, ["i", "y"], given)
+    step = Step("legalise", Stage.LEGALIZED, legalize)
+    after, (right,) = run_steps(program, [step], check=True, memo=Memory())
+    assert not isinstance(right.checked, str)
+    last = after.main.body[-1]
+    assert last.var.name == "y"
+    broken = [step, Step("broken", Stage.LEGALIZED, break_values)]
+    _, (_, wrong) = run_steps(program, broken, check=True, memo=Memory())
+    assert isinstance(wrong.checked, str) and wrong.checked.startswith("y: largest difference")
 
 
 def test_a_pass_that_breaks_the_program_is_found_out(program: Program) -> None:
