@@ -358,7 +358,7 @@ class _Writer:
         """The buffers that are changed, by the names of the inputs that they are."""
         names = program.main.output_names[len(program.main.outputs) - len(self.held) :]
         return {
-            var.name: State(output, array_of(self.weight(target)))
+            var.name: State(output, array_of(self.weight(target)).copy())
             for (target, var), output in zip(self.held.items(), names, strict=True)
         }
 
@@ -397,7 +397,7 @@ class _Writer:
         return state[target] if target in state else constants[target]
 
     def constant(self, name: str, tensor: Any) -> Var:
-        held = Constant(array_of(tensor))
+        held = Constant(array_of(tensor).copy())  # as they are now: PyTorch may go on training
         fresh = self.recorder.fresh(name)
         self.recorder.constants[fresh] = held
         return Var(fresh, held.type)
@@ -627,7 +627,7 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def array_of(tensor: Any) -> np.ndarray:
-    """The elements of a tensor as they are now: PyTorch may go on training."""
+    """The elements of a tensor, where they lie if they lie dense."""
     torch = import_module("torch")
     plain = tensor.detach().cpu().contiguous()
     name = dtype_name(plain.dtype)
@@ -636,6 +636,7 @@ def array_of(tensor: Any) -> np.ndarray:
         or plain.dtype in (torch.float16, torch.float32, torch.float64)
         or not plain.dtype.is_floating_point
     ):
-        return np.array(plain.numpy(), copy=True, order="C")
+        return np.ascontiguousarray(plain.numpy()).reshape(tuple(plain.shape))
     bits = {1: torch.uint8, 2: torch.int16}[plain.element_size()]
-    return np.array(plain.view(bits).numpy().view(getattr(ml_dtypes, name)), copy=True)
+    found: np.ndarray = plain.view(bits).numpy().view(getattr(ml_dtypes, name))
+    return found
