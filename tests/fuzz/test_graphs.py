@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.attempt import settings_of, tried
+from tests.fuzz.attempt import settings_of, tried, try_dynamic
 from tests.fuzz.saved import load_case, save
 from tests.strategies.onnx.graphs import case
 
@@ -24,3 +24,7 @@ def test_a_graph_is_a_function_of_its_seed(tmp_path: Path) -> None:
     assert all(
         (a[k].tobytes() == b[k].tobytes() for a, b in zip(again.feeds, two.feeds) for k in a)
     )
+
+
+def test_a_graph_of_symbols_is_found_where_the_first_has_no_dims(tmp_path: Path) -> None:
+    assert not try_dynamic(890000735, tmp_path, tmp_path).failures
