@@ -91,7 +91,7 @@ def reduction(c: Choices, x: Any) -> Step:
         lambda x: x.cumsum(d), lambda x: x.sort(d).values, lambda x: x.topk(2, d).values,
         lambda x: F.normalize(x, dim=d), lambda x: x.softmax(d), lambda x: x.log_softmax(d),
         lambda x: F.glu(torch.cat([x, x], d), d), lambda x: x.any(d, keepdim=keep).float(),
-        lambda x: x.flip(d).cumsum(d).flip(d), lambda x: x.argsort(d, stable=True).float(),
+        lambda x: x.flip(d).cumsum(d).flip(d), lambda x: x.argsort(dim=d, stable=True).float(),
     ])  # fmt: skip
 
 
