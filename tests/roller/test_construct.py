@@ -12,9 +12,11 @@ from explorer.devices.catalogue import device, device_names
 from explorer.devices.model import Device
 from explorer.errors import BadOption
 from explorer.ir.affine import var
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
+from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.roller import Options
 from explorer.roller.construct.axis_fusion import unfused
 from explorer.roller.construct.construct import (
@@ -30,6 +32,7 @@ from explorer.roller.construct.rtile import unit_tile
 from explorer.roller.construct.shrink import shrunk
 from explorer.roller.constructed import constructed
 from explorer.roller.named_policies import POLICIES
+from explorer.roller.tiles.order import in_order
 from tests.codegen.cases import CASES, ENV, Case, linear
 from tests.examples import examples
 from tests.roller.operators import KERNELS, conv, matmul, pooling, reduction, relu, transposed
@@ -220,3 +223,23 @@ def test_a_product_whose_rows_are_two_axes_of_the_output_is_constructed() -> Non
     tensors = tuple(TensorSpec(name, shape, "float32") for name, shape in shapes.items())
     kernel = Kernel("parted", tensors, (product, parted), ("x", "w"), ("y",), frozenset({"w"}))
     assert not next(constructed(normalise(kernel), DEVICE, ENV, {})).refused
+
+
+def test_rows_that_a_run_decides_are_cut_finer_than_rows_that_are_known() -> None:
+    """A run may have a quarter of those that are planned, and then tasks for all units."""
+    sizes = {"rows": 2240}
+
+    def first(rows: Dim) -> Tiling:
+        compute = Compute("y", (Axis("i", rows),), Apply("exp", (Read("x", (var("i"),)),)))
+        specs = (TensorSpec("x", (rows,)), TensorSpec("y", (rows,)))
+        kernel = Kernel("exp", specs, (compute,), ("x",), ("y",))
+        weighed = [
+            Candidate(str(n), Tiling((("i", n),), Micro(1, 1)), (("compute", 5000.0 + cost),))
+            for n, cost in ((280, 0.0), (70, 40.0), (10, 90.0))
+        ]
+        env = ShapeEnv((SymbolBound("rows", 1, None, 2240),))
+        return next(in_order(weighed, kernel, DEVICE, env, sizes, 3)).value
+
+    assert DEVICE.units == 2
+    assert first(2240).tile == (("i", 280),)
+    assert first(symbol("rows")).tile == (("i", 70),)

@@ -17,6 +17,7 @@ from explorer.roller.tiles.weigh import refusal
 # `make bench tile_prediction`.
 AS_GOOD_RATIO = 1.02
 FEW_TASKS = 4  # a unit; chosen
+FEWER_IN_A_RUN = 4  # times, where the extents that are cut are symbols; chosen
 LEAST_TASK_US = 5.0  # of what is cut finer: to begin a task takes a part of that; chosen
 LOWERED_COMPUTES, FEWEST_CANDIDATES = 90, 4  # that are tried: bounds on search time, chosen
 REFUSED_CANDIDATES = 6  # that are kept, the best of them by the model; chosen
@@ -56,16 +57,21 @@ def _finer_first(
     """Among candidates as good as the best one, more tasks come first, up to a few a unit, but
     fewer where they would be very short; then those that compute less.
 
-    A unit that is held up then keeps the others waiting for a small part of its share only.
+    A unit that is held up then keeps the others waiting for a small part of its share only. Where a
+    run decides how many there are, it may be a few times fewer than are planned.
     """
     bound = weighed[0].cost_us * AS_GOOD_RATIO if weighed else 0.0
-    most = FEW_TASKS * max(1, device.units)
+    units = max(1, device.units)
+    most = FEW_TASKS * units
+    by_run = {a.name for c in kernel.computes for a in c.axes if not isinstance(a.extent, int)}
 
     def tasks_of(c: Candidate[Tiling]) -> float:
         count = tasks(kernel, c.value, sizes)
-        if c.cost_us * max(1, device.units) < count * LEAST_TASK_US:
+        if c.cost_us * units < count * LEAST_TASK_US:
             return 1 / count
-        return count if count <= most else 0
+        if by_run.isdisjoint(name for name, _ in c.value.tile):
+            return count if count <= most else 0
+        return min(count, FEWER_IN_A_RUN * most)
 
     equal = [c for c in weighed if c.cost_us <= bound]
     equal.sort(key=lambda c: (-tasks_of(c), _busy_us(c), _panel(c)))
