@@ -62,6 +62,20 @@ def test_tables_and_steps_of_an_image_are_found_once(mode: str, tmp_path: Path) 
     assert c.planned_wall().total_us > 0
 
 
+def test_of_extents_that_are_never_equal_one_has_to_be_one(tmp_path: Path) -> None:
+    nodes = [
+        node("Pad", ["x", "two"], ["p"]),
+        node("Greater", ["p", "x"], ["y"]),
+        node("Add", ["none", "x"], ["z"]),
+    ]
+    constants = {"two": np.array([1, 0, 1, 0]), "none": np.zeros((0, 3), np.float32)}
+    c = agree(
+        model(nodes, [value("x", ["q", 3])], ["y", "z"], constants), tmp_path, {"x": draw(1, 3)}
+    )
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        c.run({"x": draw(2, 3)})
+
+
 def test_extents_that_must_be_equal_are_checked_before_runs(tmp_path: Path) -> None:
     nodes = [node("Relu", ["a"], ["r"]), node("Concat", ["r", "b"], ["y"], axis=1)]
     made = model(nodes, [value("a", ["n", "k"]), value("b", ["m", "l"])], ["y"])

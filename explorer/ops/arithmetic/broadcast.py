@@ -64,9 +64,16 @@ def _together(site: Site, a: Dim, b: Dim) -> Dim:
             return a
     except Unprovable as either:  # one of them may be 1
         raise Unprovable(str(either)) from None
+    if any(_may_be_one(dim, site.env) for dim in (a, b)):  # and has to, as they are never equal
+        raise Unprovable(f"{a} and {b}")
     shapes = " and ".join(f"[{', '.join(map(str, site.shape(i)))}]" for i in range(len(site.given)))
     a_text, b_text = (_text(d, site.env) for d in (a, b))
     return site.fail(f"extents {a_text} and {b_text} do not broadcast; the shapes are {shapes}")
+
+
+def _may_be_one(dim: Dim, env: ShapeEnv) -> bool:
+    low, high = env.bounds(dim)
+    return low <= 1 and (high is None or high >= 1)
 
 
 def _text(dim: Dim, env: ShapeEnv) -> str:
