@@ -36,7 +36,18 @@ GIVEN = (1e-3, 1e-4)  # relative and absolute tolerance, in float32
 SEED = 7
 STEP = 1e-6  # of central differences, in float64
 TIES = (  # what is free where rows stand twice: places of equal values, bases
-    *("sort", "argsort", "topk", "msort", "kthvalue", "median", "nanmedian", "mode", "qr"),
+    *(
+        "sort",
+        "argsort",
+        "topk",
+        "msort",
+        "kthvalue",
+        "median",
+        "nanmedian",
+        "mode",
+        "qr",
+        "linalg.qr",
+    ),
 )
 UNDEFINED = ("empty", "new_empty")  # operators that give what was in memory before begin so
 
