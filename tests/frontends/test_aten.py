@@ -444,6 +444,26 @@ def test_diagonals_and_windows_of_symbols() -> None:
         check(evaluate(model.program, {"x0": x.numpy()}), run(x))
 
 
+POOLS = {
+    "largest": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "places": lambda x: F.max_pool2d(x, 2, 3, ceil_mode=True, return_indices=True),
+    "mean": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "mean of the image": lambda x: F.avg_pool2d(x, 3, 2, 1, True, count_include_pad=False),
+    "steps of one": lambda x: F.avg_pool2d(x, 3, 1, ceil_mode=True, divisor_override=5),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_the_last_windows_of_symbolic_images(name: str) -> None:
+    auto = torch.export.Dim.AUTO
+    program = exported(POOLS[name], (randn(2, 3, 11, 13),), ({2: auto, 3: auto},))
+    model = explorer.load(program)
+    assert any(s.op.startswith("aten.") for s in model.program.sources)
+    for sides in ((11, 13), (12, 12), (7, 9), (10, 8)):
+        x = randn(2, 3, *sides)
+        check(evaluate(model.program, {"x0": x.numpy()}), POOLS[name](x))
+
+
 def test_symbols_run_through_shapes() -> None:
     batch = torch.export.Dim("batch", min=1, max=64)
 
@@ -497,3 +517,21 @@ def test_a_program_of_the_exporter_that_is_wrong_is_refused(
     program = exported(torch.atan2, (torch.tensor([0, 3]), torch.tensor([-1, -2])))
     with pytest.raises(UnsupportedOperator, match=r"other results|something else"):
         explorer.load(program)
+
+
+def test_a_program_of_the_exporter_that_is_right_at_one_size_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Windows of an adaptive pool become those of the size of the export, also where that is the
+    largest one that the dim may have.
+    """
+    pytest.importorskip("onnxscript")
+    monkeypatch.setattr("explorer.frontends.torch_export._by_operators", _no_onnx)
+
+    def run(x: Any) -> Any:
+        return F.adaptive_avg_pool1d(x, 3)
+
+    for wide in (torch.export.Dim("wide", min=3), torch.export.Dim("wide", min=3, max=9)):
+        with pytest.raises(UnsupportedOperator, match="at other sizes than those of the export"):
+            explorer.load(exported(run, (randn(2, 2, 9),), ({2: wide},)))
+    assert explorer.load(exported(run, (randn(2, 2, 9),), ({0: dim("rows")},)))

@@ -23,7 +23,7 @@ from explorer.frontends.aten.words import name_of
 from explorer.ir.calls import Var
 from explorer.ir.dtypes import is_float
 from explorer.ir.program import Program
-from explorer.ops.reference.evaluate import evaluate
+from explorer.ops.reference.evaluate import bind_sizes, evaluate
 
 SHARES = {  # of the largest element, by which roundings may differ: chosen, 4 digits of float32
     "float64": 1e-7,
@@ -108,21 +108,57 @@ def _kinds(graph: Any, values: Mapping[Any, Any]) -> Iterator[Any]:
 
 
 def check_written(graph: Any, program: Program) -> None:
-    """The same for a program that PyTorch's exporter wrote: its values have the names of nodes."""
-    values = _eager(graph)
-    if values is None or _agree(graph, program, values):
-        return
-    for node in _different(graph, program, values):
-        _refuse(node)
-    raise UnsupportedOperator(
-        "PyTorch's exporter wrote a program in ONNX that gives other results than PyTorch",
-        try_="torch.export.export of parts of the module shows which",
-    )
+    """The same for a program that PyTorch's exporter wrote: its values have the names of nodes. It
+    is run at other sizes too, as the exporter writes some sizes of the export as numbers.
+    """
+    where = ""
+    for inputs in (None, _inputs_of_other_sizes(graph)):
+        values = None if where and inputs is None else _eager(graph, inputs)
+        if values is None or not _fits(program, _feeds(graph, program, values)):
+            return
+        if not _agree(graph, program, values):
+            for node in _different(graph, program, values):
+                _refuse(node, where)
+            raise UnsupportedOperator(
+                "PyTorch's exporter wrote a program in ONNX that gives other results than "
+                f"PyTorch{where}",
+                try_="torch.export.export of parts of the module shows which",
+            )
+        where = " at other sizes than those of the export"
 
 
-def _refuse(node: Any) -> None:
+def _inputs_of_other_sizes(graph: Any) -> list[Any] | None:
+    """The example inputs repeated until each symbol is one more, or one less where that is the
+    most; None where no dim is a symbol.
+    """
+    if graph.example_inputs is None:
+        return None
+    torch = import_module("torch")
+    given = import_module("torch.utils._pytree").tree_leaves(graph.example_inputs)
+    fakes = {n.name: n.meta.get("val") for n in graph.graph.nodes if n.op == "placeholder"}
+    names = [str(name) for name in graph.graph_signature.user_inputs]
+    dims = [
+        (i, d, dim.node.expr, value.shape[d])
+        for i, (name, value) in enumerate(zip(names, given, strict=True))
+        for d, dim in enumerate(getattr(fakes.get(name), "shape", ()))
+        if hasattr(dim, "node") and value.shape[d]
+    ]
+    sizes = {}
+    for _, _, expr, size in dims:
+        if expr.is_Symbol:
+            bounds = graph.range_constraints.get(expr)
+            sizes[expr] = size - 1 if bounds is not None and size >= bounds.upper else size + 1
+    for i, d, expr, size in dims:
+        if expr.free_symbols <= sizes.keys():
+            there = torch.arange(int(expr.subs(sizes))) % size
+            given[i] = given[i].index_select(d, there)
+    return given if sizes else None
+
+
+def _refuse(node: Any, where: str = "") -> None:
     raise UnsupportedOperator(
-        f"{name_of(node.target)} at {node.name!r} computes something else here than in PyTorch",
+        f"{name_of(node.target)} at {node.name!r} computes something else here than in PyTorch"
+        f"{where}",
         where=node.name,
         try_="other operators of PyTorch for it",
     )
@@ -131,15 +167,15 @@ def _refuse(node: Any) -> None:
 # PyTorch.
 
 
-def _eager(graph: Any) -> Mapping[Any, Any] | None:
-    """What each node of an exported program gives; None where there are no inputs to run it on, or
-    a run gives other numbers than the one before.
+def _eager(graph: Any, inputs_given: Sequence[Any] | None = None) -> Mapping[Any, Any] | None:
+    """What each node of an exported program gives, for the inputs of its export where no others are
+    given; None where there are none to run it on, or a run gives other numbers than the one before.
     """
     if graph.example_inputs is None or any(map(_is_random, graph.graph.nodes)):
         return None
     torch = import_module("torch")
-    args, kwargs = graph.example_inputs
-    given = iter(import_module("torch.utils._pytree").tree_leaves((args, kwargs)))
+    leaves = import_module("torch.utils._pytree").tree_leaves(graph.example_inputs)
+    given = iter(leaves if inputs_given is None else inputs_given)
     specs = {s.arg.name: s for s in graph.graph_signature.input_specs}
     inputs = []
     changes = any(map(_may_change, graph.graph.nodes))
@@ -239,6 +275,15 @@ def _results(graph: Any, values: Mapping[Any, Any]) -> Iterator[Any]:
             value = values.get(node) if hasattr(node, "op") else node
             if value is not None:
                 yield array_of(value) if hasattr(value, "dtype") else np.asarray(value)
+
+
+def _fits(program: Program, feeds: Mapping[str, np.ndarray]) -> bool:
+    """Whether a program takes inputs of these sizes."""
+    try:
+        bind_sizes(program, feeds)
+    except IronworksError:
+        return False
+    return True
 
 
 def _run(program: Program, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:

@@ -212,15 +212,17 @@ def _conv_transpose(
 
 def _reach(
     call: Call, x: TracedArray, rank: int, window: Sequence[Any], ceil: bool
-) -> tuple[tuple[int, ...], list[Any]]:
-    """The pads of a pool, at the end as far as PyTorch's results reach, and their extents."""
+) -> tuple[tuple[int, ...], list[Any]] | None:
+    """The pads of a pool, at the end as far as PyTorch's results reach, and their extents; None
+    where a run decides how far that is.
+    """
     sizes, strides, pads, dilations = window
     extents = [int(n) if isinstance(n, int) else None for n in call.results[0].shape[-rank:]]
     after = list(pads)
-    if ceil:
+    if ceil and any(n != 1 for n in strides):
         for d, (n, out) in enumerate(zip(x.shape[-rank:], extents, strict=True)):
             if out is None or not isinstance(n, int):
-                call.refuse("ceil_mode over a dim that only a run knows")
+                return None
             need = (out - 1) * strides[d] + dilations[d] * (sizes[d] - 1) + 1
             after[d] = max(need - n - pads[d], 0)
     return (*pads, *after), extents
@@ -240,12 +242,13 @@ def _max_pool(rank: int) -> Handler:
         sizes = pair(size, rank)
         strides, pads = pair(stride, rank, sizes), pair(padding, rank, 0)
         dilations = pair(dilation, rank)
-        wide, _ = _reach(call, given, rank, (sizes, strides, pads, dilations), ceil)
+        reach = _reach(call, given, rank, (sizes, strides, pads, dilations), ceil)
         attrs: dict[str, Any] = {
             "kernel_shape": sizes,
             "strides": strides,
-            "pads": wide,
+            "pads": (*pads, *pads) if reach is None else reach[0],
             "dilations": dilations,
+            "ceil_mode": int(reach is None),
         }
         if len(call.results) == 1 or 1 not in call.read:
             return [_unbatched(emit("MaxPool", given, **attrs), alone), None]
@@ -274,10 +277,15 @@ def _avg_pool(rank: int) -> Handler:
         sizes = pair(size, rank)
         strides, pads = pair(stride, rank, sizes), pair(padding, rank, 0)
         window = (sizes, strides, pads, (1,) * rank)
-        wide, extents = _reach(call, given, rank, window, ceil)
+        reach = _reach(call, given, rank, window, ceil)
+        if reach is None and divisor is not None:
+            call.refuse("ceil_mode with a divisor over a dim that only a run knows")
+        wide, extents = reach or ((*pads, *pads), [])
         attrs: dict[str, Any] = {"kernel_shape": sizes, "strides": strides, "pads": wide}
         if wide[rank:] == pads and divisor is None:
-            found = emit("AveragePool", given, count_include_pad=int(with_pads), **attrs)
+            more: dict[str, Any] = {"count_include_pad": int(with_pads)}
+            more["ceil_mode"] = int(reach is None)
+            found = emit("AveragePool", given, **more, **attrs)
             return _unbatched(found, alone)
         found = emit("AveragePool", given, count_include_pad=1, **attrs)
         each = math.prod(sizes)
