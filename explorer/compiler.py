@@ -49,6 +49,7 @@ from explorer.passes.simplify.fold_batch_norm import fold_batch_norm
 from explorer.passes.simplify.fold_constants import fold_constants
 from explorer.passes.simplify.integer_weights import keep_integer_weights
 from explorer.passes.simplify.narrow_products import NarrowProducts
+from explorer.passes.simplify.sink_squeezes import sink_squeezes
 from explorer.passes.softmax.online_price import Price as PriceOf
 from explorer.passes.softmax.online_price import PriceInBlocks
 from explorer.passes.switches.arrangement import arranged
@@ -91,6 +92,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("deduce shapes", Stage.TYPED, deduce),
         Step("inline calls", Stage.TYPED, inline_calls),
         Step("fold constants", Stage.TYPED, fold_constants),
+        Step("sink squeezes", Stage.TYPED, sink_squeezes),
         Step("multiply bytes", Stage.TYPED, multiply_bytes),
         Step("count loops", Stage.TYPED, count_loops),
         Step("share products", Stage.TYPED, ShareProducts(device, options.recurrent)),
