@@ -150,6 +150,32 @@ def test_a_part_that_the_next_one_reads_stays_in_the_memory_that_it_writes() -> 
     np.testing.assert_allclose(got, [*np.tanh(whole), *(whole - np.tanh(whole))], rtol=1e-6)
 
 
+def around(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
+    """Periodic borders around what was computed, and a piece of each at both ends."""
+    first, last = ([slice(None)] * axis + [s] for s in (slice(None, 3), slice(-2, None)))
+    parts = [a[tuple(last)], b[tuple(first)], a, b, a[tuple(first)], b[tuple(last)]]
+    return np.concatenate(parts, axis)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("rows", [8, "rows"])
+def test_pieces_of_a_part_are_copied_from_where_it_stands(axis: int, rows: int | str) -> None:
+    """Circular padding of what a kernel made: its pieces were read where it would stand alone."""
+
+    @explorer.trace
+    def run(x: np.ndarray) -> np.ndarray:
+        return xp.cos(around(xp.tanh(x), xp.exp(x), axis))
+
+    compiled = explorer.compile(run(explorer.tensor("float32", rows, 24, 48)), check=True)
+    assert all(s.checked in (True, None) for s in compiled.snapshots)
+    if rows == 8:
+        assert any(b.kernel_call.kernel.updates for b in compiled.program.kernel_calls)
+    for n in (8,) if rows == 8 else (5, 8, 31):
+        x = np.random.default_rng(n).standard_normal((n, 24, 48)).astype(np.float32)
+        (found,) = compiled.run({"x": x}).values()
+        np.testing.assert_allclose(found, np.cos(around(np.tanh(x), np.exp(x), axis)), atol=1e-5)
+
+
 @pytest.mark.parametrize("pads", [(1, 0, 0, 0), (0, 0, 1, 0), (2, 3, 1, 4), (0, 1, 0, 2)])
 @pytest.mark.parametrize("first", [True, False])
 def test_who_pads_a_part_of_a_join_does_not_see_its_neighbours(

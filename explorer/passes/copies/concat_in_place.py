@@ -276,12 +276,25 @@ def _read_from(call: KernelCall, old: Var, new: Var, shift: tuple[Affine, ...]) 
 
 
 def _remaining(call: KernelCall, parts: list[_Part], moved: list[_Part], before: Var) -> KernelCall:
-    """The copies that are left, into the memory where the other parts already stand."""
+    """The copies that are left, into the memory where the other parts already stand; pieces of
+    those are copied from there.
+    """
     gone = {id(p.compute) for p in moved}
+    shifts = {p.value: p.shift for p in moved}
     kernel = call.kernel
-    computes = tuple(c for c in kernel.computes if id(c) not in gone)
-    used = {r.tensor for c in computes for r in reads(c.expr)}
-    kept = [(t, a) for t, a in zip(kernel.inputs, call.args, strict=True) if t in used]
+    args = dict(zip(kernel.inputs, call.args, strict=True))
+
+    def leaf(read: Read) -> Read:
+        shift = shifts.get(args[read.tensor])
+        if shift is None:
+            return read
+        pairs = zip(read.index, shift, strict=True)
+        return Read("so_far", tuple(i + s for i, s in pairs if isinstance(i, Affine)))
+
+    left = (c for c in kernel.computes if id(c) not in gone)
+    computes = tuple(replace(c, expr=rewrite(c.expr, leaf)) for c in left)
+    used = {r.tensor for c in computes for r in reads(c.expr)} - {"so_far"}
+    kept = [(t, a) for t, a in args.items() if t in used]
     spec = TensorSpec("so_far", kernel.shape(kernel.output), kernel.dtype(kernel.output))
     tensors = tuple(t for t in kernel.tensors if t.name in used or t.name == kernel.output)
     new = replace(
