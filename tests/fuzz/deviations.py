@@ -51,6 +51,13 @@ def _same(node: onnx.NodeProto, args: Arguments) -> bool:
     return any(a.name == "auto_pad" and a.s.startswith(b"SAME") for a in node.attribute)
 
 
+def _same_of_short_windows(node: onnx.NodeProto, args: Arguments) -> bool:
+    """Whether SAME padding goes by strides that are larger than windows."""
+    attrs = {a.name: list(a.ints) for a in node.attribute}
+    pairs = zip(attrs.get("kernel_shape", ()), attrs.get("strides", ()))
+    return _same(node, args) and any(stride > size for size, stride in pairs)
+
+
 def _in_padding_alone(node: onnx.NodeProto, args: Arguments) -> bool:
     """Whether a window may touch no element: one with gaps, where there is padding."""
     attrs = {a.name: list(a.ints) for a in node.attribute}
@@ -154,8 +161,8 @@ DEVIATIONS = (
         "the input times the stride (onnx operators, ConvTranspose, auto_pad)",
     ),
     Deviation(
-        ("LpPool",),
-        _same,
+        ("LpPool", "AveragePool"),
+        _same_of_short_windows,
         "SAME padding is negative there where strides are larger than windows, MaxPool's is not",
     ),
     Deviation(

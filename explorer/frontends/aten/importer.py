@@ -327,6 +327,7 @@ class _Writer:
         self.source, self.recorder, self.name, self.known = program, recorder, name, known
         self.trains = trains
         self.held: dict[str, Var] = {}  # buffers that are changed, by PyTorch's names
+        self.constants: dict[Any, tuple[Var, Any]] = {}  # and the tensors, by where these lie
         self.dims = {n: symbol(symbol_name(w, "dim")) for n, w in names.items()}
         self.values: dict[Any, Any] = {}
         graphs = () if program is None else graphs_in(program.graph_module)
@@ -397,10 +398,19 @@ class _Writer:
         return state[target] if target in state else constants[target]
 
     def constant(self, name: str, tensor: Any) -> Var:
+        """A tensor as it is now; one that has several names, as tied weights have, once, by the
+        first of them.
+        """
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        known = self.constants.get(place) if tensor.data_ptr() else None
+        if known is not None:
+            return known[0]
         held = Constant(array_of(tensor).copy())  # as they are now: PyTorch may go on training
         fresh = self.recorder.fresh(name)
         self.recorder.constants[fresh] = held
-        return Var(fresh, held.type)
+        found = Var(fresh, held.type)
+        self.constants[place] = found, tensor
+        return found
 
     def outputs(self, node: Any, signature: Any) -> list[tuple[str, Any]]:
         found, left = [], {}

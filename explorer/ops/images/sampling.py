@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import product as every
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from explorer.ir.affine import Affine, var
 from explorer.ir.kernel import Axis, Const, Expr, IndexValue, Read, apply
@@ -16,7 +19,7 @@ from explorer.ops.arithmetic.elementwise import call
 from explorer.ops.images.windows import Windows, windows
 from explorer.ops.lowering import Lowering, Nest
 from explorer.ops.onnx_reference import onnx_reference
-from explorer.ops.record import Deduce, Lower, OperatorRecord
+from explorer.ops.record import OperatorRecord
 from explorer.ops.site import Site
 
 Pixel = Callable[[Sequence[Expr]], Expr]
@@ -228,11 +231,45 @@ def _contracted(
     nest.into(low.result)
 
 
-def _record(name: str, family: str, types: Deduce, lower: Lower, first: int) -> OperatorRecord:
-    return OperatorRecord(name, family, types, onnx_reference(name, 22), lower, first=first)
+def _deform(attrs: Mapping[str, Any], args: Sequence[Any]) -> Any:
+    """Own reference: onnx's evaluator divides by the extents less 1."""
+    x, w, offset, bias, mask = (*args, None, None)[:5]
+    kernel, out, rank = w.shape[2:], offset.shape[2:], w.ndim - 2
+    groups, parts = attrs.get("group", 1), attrs.get("offset_group", 1)
+    strides, dilations = (attrs.get(n) or (1,) * rank for n in ("strides", "dilations"))
+    pads = attrs.get("pads") or (0,) * rank
+    moved = offset.reshape(len(x), parts, *kernel, rank, *out)
+    grid = np.indices((*kernel, *out))
+    places = []
+    for d in range(rank):
+        steady = grid[rank + d] * strides[d] - pads[d] + grid[d] * dilations[d]
+        places.append(steady.astype(x.dtype) + moved.take(d, 2 + rank))
+    image = x.reshape(len(x), parts, -1, *x.shape[2:])
+    rows = np.arange(len(x)).reshape(-1, *(1,) * (2 * rank + 1))
+    columns = np.arange(parts).reshape(1, -1, *(1,) * (2 * rank))
+    sampled: Any = 0
+    for corner in every((0, 1), repeat=rank):
+        share: Any = np.ones((), x.dtype)
+        there: Any = True
+        index = []
+        for place, up, n in zip(places, corner, x.shape[2:], strict=True):
+            first = np.floor(place)
+            share = share * (place - first if up else 1 - (place - first))
+            there = there & (first + up >= 0) & (first + up < n)
+            index.append(np.where(there, first + up, 0).astype(np.int64))
+        element = image[rows, columns, :, *index]  # the channels of a part stand last
+        sampled = sampled + np.where(there[..., None], element, 0) * share[..., None]
+    if mask is not None:
+        sampled = sampled * mask.reshape(len(x), parts, *kernel, *out, 1)
+    sampled = np.moveaxis(sampled, -1, 2).reshape(len(x), groups, -1, prod(kernel), prod(out))
+    weight = w.reshape(groups, len(w) // groups, -1, prod(kernel))
+    found = np.einsum("ngckp,gock->ngop", sampled, weight).reshape(len(x), len(w), *out)
+    return found if bias is None else found + bias.reshape(-1, *(1,) * rank)
 
 
 RECORDS = (
-    _record("RoiAlign", "layout", _roi_types, _lower_roi, 16),
-    _record("DeformConv", "conv", _deform_types, _lower_deform, 19),
+    OperatorRecord(
+        "RoiAlign", "layout", _roi_types, onnx_reference("RoiAlign", 22), _lower_roi, first=16
+    ),
+    OperatorRecord("DeformConv", "conv", _deform_types, _deform, _lower_deform, first=19),
 )
