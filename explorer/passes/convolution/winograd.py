@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from explorer.cost.bound import bind_kernel, sizes_of
 from explorer.devices.model import Device
 from explorer.ir.calls import KernelCall, Var
 from explorer.ir.decisions.algorithms import AlgorithmDecision
@@ -129,7 +130,10 @@ class Winograd:
                 return binding
             kernel = call.kernel
             if kernel not in weighed:
-                weighed[kernel] = self.candidates(kernel, found, program.env, rate)
+                planned = bind_kernel(kernel, sizes_of(kernel, program.env))  # in numbers: fast
+                compute = _only_convolution(planned)
+                asked = (kernel, found) if compute is None else (planned, compute)
+                weighed[kernel] = self.candidates(*asked, program.env, rate)
             ranked = weighed[kernel]
             new = _rewritten(binding, call, found, ranked[0], constants)
             if new is None:
