@@ -144,6 +144,14 @@ WINDOWS = [
         tolerance=1e-5,
         note="groups",
     ),
+    Case(
+        "DeformConv",
+        [x(2, 3, 3, 1), x(2, 3, 3, 1), x(2, 6, 2, 1)],
+        {"strides": [2, 1], "pads": [1, 0, 1, 0]},
+        opset=19,
+        tolerance=1e-5,
+        note="one column",
+    ),
 ]
 EQUATIONS = [
     ("...ij,jk->...ik", [(2, 3, 4), (4, 5)]),
