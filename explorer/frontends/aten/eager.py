@@ -111,20 +111,24 @@ def check_written(graph: Any, program: Program) -> None:
     """The same for a program that PyTorch's exporter wrote: its values have the names of nodes. It
     is run at other sizes too, as the exporter writes some sizes of the export as numbers.
     """
-    where = ""
-    for inputs in (None, _inputs_of_other_sizes(graph)):
-        values = None if where and inputs is None else _eager(graph, inputs)
-        if values is None or not _fits(program, _feeds(graph, program, values)):
-            return
-        if not _agree(graph, program, values):
-            for node in _different(graph, program, values):
-                _refuse(node, where)
-            raise UnsupportedOperator(
-                "PyTorch's exporter wrote a program in ONNX that gives other results than "
-                f"PyTorch{where}",
-                try_="torch.export.export of parts of the module shows which",
-            )
-        where = " at other sizes than those of the export"
+    values, others = _eager(graph), _inputs_of_other_sizes(graph)
+    if values is None:
+        return
+    _check_values(graph, program, values)
+    values = None if others is None else _eager(graph, others)
+    if values is not None and _fits(program, _feeds(graph, program, values)):
+        _check_values(graph, program, values, " at other sizes than those of the export")
+
+
+def _check_values(graph: Any, program: Program, values: Mapping[Any, Any], where: str = "") -> None:
+    if _agree(graph, program, values):
+        return
+    for node in _different(graph, program, values):
+        _refuse(node, where)
+    raise UnsupportedOperator(
+        f"PyTorch's exporter wrote a program in ONNX that gives other results than PyTorch{where}",
+        try_="torch.export.export of parts of the module shows which",
+    )
 
 
 def _inputs_of_other_sizes(graph: Any) -> list[Any] | None:
@@ -167,7 +171,7 @@ def _refuse(node: Any, where: str = "") -> None:
 # PyTorch.
 
 
-def _eager(graph: Any, inputs_given: Sequence[Any] | None = None) -> Mapping[Any, Any] | None:
+def _eager(graph: Any, others: Sequence[Any] | None = None) -> Mapping[Any, Any] | None:
     """What each node of an exported program gives, for the inputs of its export where no others are
     given; None where there are none to run it on, or a run gives other numbers than the one before.
     """
@@ -175,7 +179,7 @@ def _eager(graph: Any, inputs_given: Sequence[Any] | None = None) -> Mapping[Any
         return None
     torch = import_module("torch")
     leaves = import_module("torch.utils._pytree").tree_leaves(graph.example_inputs)
-    given = iter(leaves if inputs_given is None else inputs_given)
+    given = iter(leaves if others is None else others)
     specs = {s.arg.name: s for s in graph.graph_signature.input_specs}
     inputs = []
     changes = any(map(_may_change, graph.graph.nodes))

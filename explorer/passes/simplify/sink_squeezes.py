@@ -41,7 +41,8 @@ def _sunk(function: Function, env: ShapeEnv) -> Function:
             before = _before(binding, found, env, {*body, *(b.name for b in function.body)})
             del body[found.name]
             body[before.name] = before
-            squeeze = OpCall("Squeeze", before.vars)
+            assert isinstance(found.expr, OpCall)
+            squeeze = replace(found.expr, args=before.vars)
             after = Binding(binding.vars, squeeze, binding.origin | found.origin)
             matched(sink_squeezes, (found, binding), (before, after))
             binding = after
