@@ -271,7 +271,8 @@ def _ops(ops: Iterable[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class Svg:
     """A finished drawing; `title` is its text for those who do not see it. What stands for the
-    operator `selected` is lit by a rule, so one body does for several.
+    operator `selected` is lit by a rule, so one body does for several. `px`: the size of its type;
+    a drawing of 13 was made for the pixels that the page has, others are scaled to them.
     """
 
     width: float
@@ -279,6 +280,7 @@ class Svg:
     body: str
     title: str
     selected: str = ""
+    px: int = 11
 
     def text(self, scheme: str = "") -> str:
         """The drawing in CSS variables, or with a scheme's colours written out, so that it stands
@@ -290,12 +292,13 @@ class Svg:
         lit = _lit(name.strip(), self.selected) if self.selected else ""
         defs = f"<defs>{theme.pattern_defs(prefix)}</defs>" if "url(#p-" in self.body else ""
         body = self.body.replace("url(#p-", f"url(#{prefix}")
+        sized = " sized" if self.px == 13 else ""
         style = f"<style>{_STYLE}</style><rect width='100%' height='100%' fill='var(--pane)'/>"
         room = f"min-width:{self.width:g}px;max-width:{self.width * LARGER:g}px"
         wide = "" if scheme else f' style="{room}"'
         role = "group" if "tabindex=" in body else "img"  # of an image no part takes the focus
         text = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="pic{name}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="pic{name}{sized}" '
             f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" '
             f'height="{self.height:g}"{wide} role="{role}" '
             f'aria-label="{escape(self.title, quote=True)}">'
@@ -329,6 +332,8 @@ def _lit(picture: str, op: str) -> str:
 # The same rules are in house.css, under `.ironworks svg`.
 _STYLE = (
     "text{font:11px var(--ui);fill:var(--ink2);font-variant-numeric:tabular-nums;white-space:pre}"
+    ".sized text{font-size:13px}.sized .name{font-size:15px;font-weight:600;fill:var(--ink)}"
+    ".sized .big{font-size:16px;font-weight:600;fill:var(--ink)}"
     ".mono{font-family:var(--mono)}.i{fill:var(--ink)}.w{font-weight:600}.q{fill:var(--ink3)}"
     ".a{fill:var(--accent);font-weight:600}.inv{fill:var(--pane)}"
     ".bad{fill:var(--bad);font-weight:600}"

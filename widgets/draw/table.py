@@ -9,17 +9,22 @@ from dataclasses import dataclass
 from html import escape
 from typing import TypeAlias
 
+from widgets.draw.see import Sentence
+
 Cell: TypeAlias = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under named columns. `ops` holds the source operators that each row is about."""
+    """Rows under named columns. `ops` holds the source operators that each row is about, `see` the
+    sentences under the picture's title: at most three, each with the number that matters.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     ops: tuple[tuple[str, ...], ...] = ()
     caption: str = ""
+    see: tuple[Sentence, ...] = ()
 
     def text(self, limit: int = 40) -> str:
         """The table in a terminal's letters; rows past the limit are counted, not shown."""

@@ -258,7 +258,8 @@ def _draw(s: OnShow, op: str) -> Drawn:
 
 PICTURE = Picture(
     name="grinder",
-    title="uTask tree",
+    title="Grinder's uTask tree",
+    short="Control flow",
     words="Loops, branches and calls as uTasks, each at the hardware level that runs it.",
     stage=Stage.TASKED,
     draw=_draw,

@@ -15,6 +15,8 @@ from widgets.model.hand import Hand
 from widgets.model.house import House
 from widgets.model.knobs import Setting
 
+WIDTH, HEIGHT = 1012, 600  # of a picture in an explorer of 1,250 by 820 pixels
+
 Times: TypeAlias = Mapping[Tiling, Measurement]
 
 
@@ -25,7 +27,8 @@ class View:
     bricks a share and which rKernels, "" and 0 for those in use; for Grinder's which loop, and what
     a launch and a barrier are supposed to take; for that of sizes which symbol; for those of steps
     which step, -1 for the largest, and what its program is compared with; for the flow of code
-    which loops are opened.
+    which loops are opened. `width` and `height` are the pixels that the page has for the drawing,
+    0 where it does not say.
     """
 
     device: str = ""
@@ -41,6 +44,13 @@ class View:
     step: int = -1
     against: str = ""
     opened: str = ""
+    width: int = 0
+    height: int = 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The pixels of a drawing: what the page has, else those of a page 1,250 wide."""
+        return self.width or WIDTH, self.height or HEIGHT
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ Draw = Callable[[OnShow, str], Drawn]
 class Family:
     """Pictures that share what their controls choose: of tiles, groups, walls, loops or steps.
 
-    `controls(on_show, op)` is what may be chosen, with what is on show; `about(on_show, op)` are
+    `controls(on_show, op)` is what may be chosen, with what is on show, and which of it a scrubber
+    under the picture goes through: "play" names one of its "more", or "rank". `about(on_show, op)` are
     the source operators of what is shown. `heaviest(on_show, count)` are the calls that matter
     most, whose pictures a saved page holds, on this machine and for `sheets`; None where one
     picture is about the whole program.
@@ -76,7 +77,8 @@ class Picture:
     are linked, "sides" that scroll together, "matches" that are gone through, the "switches" of
     steps, or the "settings" of options and hardware; `clock` is what it can measure.
 
-    `below` stands below it. `of_run`: it shows what a run did, so that one is made before it is
+    `short` names one of the four pictures that stand in the bar, as small ones. `below` stands
+    below it. `of_run`: it shows what a run did, so that one is made before it is
     shown `measured`.
     """
 
@@ -92,6 +94,7 @@ class Picture:
     of_run: bool = False
     clock: Clock | None = None
     every: Literal["", "Step", "What if"] = ""
+    short: str = ""
 
     def told(self) -> dict[str, str | bool]:
         """What a page is told of it."""
@@ -105,6 +108,7 @@ class Picture:
             "below": self.below.name if self.below else "",
             "every": self.every,
             "timed": self.clock is not None,
+            "short": self.short,
         }
 
 

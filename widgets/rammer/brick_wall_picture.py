@@ -216,7 +216,8 @@ def _draw(s: OnShow, op: str) -> Drawn:
 
 PICTURE = Picture(
     name="rammer",
-    title="Brick wall",
+    title="Rammer's brick wall",
+    short="Schedule",
     words="The tasks of all operators on the machine's units, as planned and as measured.",
     stage=Stage.RAMMED,
     live="wall",

@@ -246,7 +246,8 @@ def _row(
 
 PICTURE = Picture(
     name="roller",
-    title="Tiles",
+    title="Roller's layouts through the memories",
+    short="Tiles",
     words="The tile of every operand at each memory level, and what it is aligned to.",
     stage=Stage.ROLLED,
     family=TILES,

@@ -26,6 +26,7 @@ from widgets.charts import (
 from widgets.charts.steps import left_out as left_out_chart
 from widgets.charts.what_if import hardware
 from widgets.draw import plots
+from widgets.draw.see import see_part
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.draw.table_drawing import drawn_table
@@ -218,10 +219,10 @@ def titled(caption: str) -> str:
 
 def for_page(picture: Picture, drawn: Drawn) -> dict[str, Any]:
     """What a page draws of a picture: its chart's `figure`, where it has one, what the chart
-    `said`, and its `svg`, "" where it is all chart.
+    `said`, its `svg`, "" where it is all chart, and the sentences that it is to `see`.
     """
     rows, svg, table = drawn
-    found: dict[str, Any] = {"svg": svg.text() if svg else ""}
+    found: dict[str, Any] = {"svg": svg.text() if svg else "", "see": see_part(table.see)}
     if picture.name in CHARTS and rows != ():
         figure = plots.for_page(CHARTS[picture.name](rows, "", "page"))
         found |= {"figure": figure, "said": table.caption}

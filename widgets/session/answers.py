@@ -31,6 +31,9 @@ from widgets.session.questions import check_question, item, position
 from widgets.session.wall_views import Binary
 
 
+MOST_PIXELS = 4096  # of a drawing's sides
+
+
 def program(s: OnShow, step: int) -> Any:
     """The lines of the program after a step, and those that went."""
     snapshot = item(s.now.compiled.snapshots, step, "step")
@@ -276,8 +279,10 @@ def _more(
     step: int = -1,
     against: str = "",
     opened: str = "",
+    width: int = 0,
+    height: int = 0,
 ) -> dict[str, Any]:
-    """Which walls, which loops, or which step, from outside."""
+    """Which walls, which loops, or which step, and how large, from outside."""
     found = {"policy": str(policy), "units": position(units), "bricks": position(bricks)}
     return found | {
         "kernels": str(kernels),
@@ -288,6 +293,8 @@ def _more(
         "step": -1 if step == -1 else position(step),
         "against": str(against),
         "opened": str(opened),
+        "width": min(position(width), MOST_PIXELS),
+        "height": min(position(height), MOST_PIXELS),
     }
 
 

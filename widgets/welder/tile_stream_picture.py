@@ -98,7 +98,8 @@ def _legend(y: float) -> Iterator[str]:
 
 PICTURE = Picture(
     name="welder",
-    title="Memory levels",
+    title="Welder's fused pipeline",
+    short="Fusion",
     words="A group's operators over the memory levels, and where each hands its tile to the next.",
     stage=Stage.WELDED,
     family=GROUPS,
