@@ -28,8 +28,8 @@ Draw = Callable[[OnShow, str], Drawn]
 class Family:
     """Pictures that share what their controls choose: of tiles, groups, walls, loops or steps.
 
-    `controls(on_show, op)` is what may be chosen, with what is on show, and which of it a scrubber
-    under the picture goes through: "play" names one of its "more", or "rank". `about(on_show, op)` are
+    `controls(on_show, op)` is what may be chosen, with what is on show; its "play" names the one of
+    its "more", or "rank", that a scrubber under the picture goes through. `about(on_show, op)` are
     the source operators of what is shown. `heaviest(on_show, count)` are the calls that matter
     most, whose pictures a saved page holds, on this machine and for `sheets`; None where one
     picture is about the whole program.
