@@ -30,7 +30,6 @@ from widgets.rooms import gallery, inspection
 from widgets.session.questions import check_question, item, position
 from widgets.session.wall_views import Binary
 
-
 MOST_PIXELS = 4096  # of a drawing's sides
 
 
