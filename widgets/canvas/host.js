@@ -7,7 +7,7 @@ const PATIENCE_MS = 60000, DOUBT_MS = 3000; // until a question is given up; unt
 export function kernelHost(model) {
   const waiting = new Map();
   let number = 0, alive = true;
-  const gone = new Set();
+  const gone = new Set(), said = new Set();
   const unanswered = { sentence: "The kernel has stopped." };
   const stop = () => {
     if (!alive) return;
@@ -18,6 +18,7 @@ export function kernelHost(model) {
   };
   const heard = (message, buffers) => {
     const one = waiting.get(message.id);
+    if (message.said) said.forEach(f => f(message.said));
     if (!one) return;
     waiting.delete(message.id);
     clearTimeout(one.timer);
@@ -32,9 +33,11 @@ export function kernelHost(model) {
     get: name => model.get(name),
     bytes: name => model.get(name),
     on: (name, act) => model.on(`change:${name}`, act),
-    remember: state => { if (!alive) return; model.set("state", state); model.save_changes(); },
+    tell: values => { for (const [name, value] of Object.entries(values)) model.set(name, value); if (alive) model.save_changes(); },
+    remember: state => { if (alive) host.tell({ state }); },
     get alive() { return alive; },
     onGone: act => gone.add(act),
+    onSaid: act => said.add(act),
     ask(kind, args = {}) {
       if (!alive) return Promise.reject(unanswered);
       const id = ++number;
@@ -96,7 +99,7 @@ export function fileHost({ parts, bytes, answers }) {
       if (!decoded.has(name)) decoded.set(name, decode(bytes[name]));
       return decoded.get(name);
     },
-    on() {}, remember() {}, onGone() {}, close() {},
+    on() {}, tell() {}, remember() {}, onGone() {}, onSaid() {}, close() {},
     alive: false,
     library: async () => decode(bytes.library),
     has: (kind, args) => questionKey(kind, args) in answers,

@@ -4,6 +4,7 @@ values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,12 +25,13 @@ from explorer.welder import POLICIES as WELDING
 from widgets.model.compiled import Compiled
 from widgets.model.controls import settings
 from widgets.model.knob import Knob
+from widgets.model.knob_values import SIZE
 from widgets.model.own_knobs import PREFIX, own_knobs
 from widgets.model.step_knobs import PLACE, SWITCH, step_knobs
 
 OFF = "off"
 BY_THE_WALL = "by the wall"
-SIZE = "size "  # of a symbol
+SIZE_LABEL = re.compile(r"\d{1,18}", re.ASCII)
 MOST_TILES = 12
 MOST_CALLS = 250  # of kernels that are planned at once, in some 1.5 s; chosen
 FURTHEST = 8  # an unbounded symbol goes to so many times its hint, and at least to 256
@@ -346,9 +348,18 @@ def candidates_of(c: Compiled, op: str) -> tuple[str, tuple[Candidate[Tiling], .
     return "", ()
 
 
-def _size(now: Setting, pinned: Setting, name: str) -> Knob:
+def with_stop(knob: Knob, now: Setting, pinned: Setting, label: str) -> Knob:
+    """The knob of a symbol with a stop at the size `label`, where that is legal; any other knob as
+    it is.
+    """
+    if not knob.name.startswith(SIZE) or not SIZE_LABEL.fullmatch(label):
+        return knob
+    return _size(now, pinned, knob.name.removeprefix(SIZE), int(label))
+
+
+def _size(now: Setting, pinned: Setting, name: str, *sizes: int) -> Knob:
     bound = now.compiled.program.env.of(name)
-    values = stops(bound, now.size(name))
+    values = stops(bound, now.size(name), *sizes)
     high = f" to {bound.high}" if bound.high is not None else " or more"
     return Knob(
         f"{SIZE}{name}",
@@ -362,13 +373,13 @@ def _size(now: Setting, pinned: Setting, name: str) -> Knob:
     )
 
 
-def stops(bound: SymbolBound, now: int) -> tuple[int, ...]:
-    """Legal values of a symbol that are worth a stop: its bounds, powers of two, its hint and the
-    present one.
+def stops(bound: SymbolBound, *sizes: int) -> tuple[int, ...]:
+    """Legal values of a symbol that are worth a stop: its bounds, powers of two, its hint and
+    `sizes`.
     """
     high = bound.high if bound.high is not None else max(FURTHEST * bound.hint, 256)
     powers = {1 << p for p in range(high.bit_length())}
-    found = {bound.low, high, bound.hint, now} | {p for p in powers if bound.low <= p <= high}
+    found = {bound.low, high, bound.hint, *sizes} | {p for p in powers if bound.low <= p <= high}
     return tuple(
         sorted(v for v in found if v >= bound.low and (bound.high is None or v <= bound.high))
     )

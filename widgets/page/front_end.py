@@ -43,6 +43,7 @@ MODULES = (
     "settings",
     "rooms",
     "room",
+    "shared",
     "house",
 )  # each imports only from those before it
 ENTRIES = (

@@ -28,6 +28,7 @@ from widgets.model.glossary import meanings
 from widgets.model.picture import Drawn, Picture
 from widgets.page import front_end
 from widgets.page.opening import opened
+from widgets.page.traits import SharedTraits
 from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
 from widgets.session import recorded as recordings
@@ -88,18 +89,20 @@ class Asked(anywidget.AnyWidget):
                 self._tell()
             self.send({"id": message.get("id"), "error": error})
             return
-        if (kind in CHANGES or self.session.revision != before) and not refused(data):
-            self._tell()
-        found = data if isinstance(data, Binary) else Binary(data)
-        self.send({"id": message.get("id"), "data": found.data}, list(found.buffers))
+        try:
+            if (kind in CHANGES or self.session.revision != before) and not refused(data):
+                self._tell()  # which may end in a fault of who observes a trait
+        finally:
+            found = data if isinstance(data, Binary) else Binary(data)
+            self.send({"id": message.get("id"), "data": found.data}, list(found.buffers))
 
     def _tell(self) -> None:
         """Send the page what has changed."""
 
 
-class House(Asked):
+class House(Asked, SharedTraits):
     """Everything about one compilation, linked by one selection; knobs compile and measure in this
-    kernel.
+    kernel. Its traits are those of `SharedTraits`.
     """
 
     _esm = front_end.script()
@@ -114,8 +117,7 @@ class House(Asked):
     def __init__(self, session: Session) -> None:
         if session.runs and has_code(session.now):
             session.run_once()
-        super().__init__(**gallery.page_parts(), **_told(session))
-        self.session = session
+        super().__init__(session=session, **gallery.page_parts(), **_told(session))
         if (shell := get_ipython()) is not None:
             shell.events.register("pre_run_cell", _cell_begins)
         self.on_msg(self._asked)
@@ -124,6 +126,7 @@ class House(Asked):
     def _looked(self, change: Mapping[str, Any]) -> None:
         try:
             self.session.look(change["new"])
+            self.selected, self.view = change["new"]["op"], change["new"]["room"] or self.view
         except IronworksError:
             self.state = change["old"]
             raise
@@ -133,6 +136,7 @@ class House(Asked):
             for name, value in _told(self.session).items():
                 if name != "state" and getattr(self, name) != value:
                     setattr(self, name, value)
+            self._share()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         """The live house; and for pages without a kernel the wall as a picture and the stages as a

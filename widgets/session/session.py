@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 from explorer.devices.cpus import runs_on
@@ -28,7 +29,8 @@ from widgets.model.controls.unasked import unasked
 from widgets.model.hand import Hand
 from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
-from widgets.model.knobs import Setting, first_setting, knobs, said, with_code
+from widgets.model.knob_values import value_position
+from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, with_stop
 from widgets.model.on_show import Times, View, Walls
 from widgets.rooms import gallery
 from widgets.session import answers, edits, ended, state, verdict
@@ -264,6 +266,12 @@ class Session:
 
     # Times
 
+    @property
+    def time_us(self) -> float | None:
+        """The median of the measured runs of what is on show; None before they are measured."""
+        time = None if self.behind else self.steps.now.time
+        return float(time.median_us) if time else None
+
     def verdict(self) -> dict[str, Any]:
         """The time on show, against A where that is another setting of the same sizes; where there
         is no code, how far it came and why.
@@ -364,17 +372,40 @@ class Session:
         self.show_next(Step(at, f"{said(mine, index)}: failed"))
         return {"said": self.verdict()["big"]}
 
+    def _named(self, knob: str) -> Knob:
+        mine = next((k for k in self.knobs() if k.name == knob), None)
+        if mine is None:
+            raise BadOption(f"there is no knob {knob[:40]!r}")
+        return mine
+
     def _knob(self, knob: str, index: int, label: str) -> Knob:
         """The knob; `label` is what its value was called when chosen: it may have gone since."""
         if knob.startswith(settings.SET):
             return settings.knob(self.now.compiled, knob.removeprefix(settings.SET), label)
-        mine = next((k for k in self.knobs() if k.name == knob), None)
-        if mine is None:
-            raise BadOption(f"there is no knob {knob[:40]!r}")
+        mine = with_stop(self._named(knob), self.now, self.pinned, label)
         if label and mine.labels[position(index) : index + 1] != (label,):
             raise BadOption(f"{mine.label} has no value {label[:40]!r} any more", where=knob)
         position(index)
         return mine
+
+    def knob_at(self, name: str, value: Any) -> tuple[Knob, int]:
+        """Return a knob and the position of a value. Raises BadOption if it has no such value."""
+        size = f"{value:.0f}" if isinstance(value, Real) else ""
+        knob = with_stop(self._named(name), self.now, self.pinned, size)
+        return knob, value_position(knob, value)
+
+    def turn_to(self, name: str, value: Any) -> bool:
+        """Turn a knob to a value that a program names, at once; return False where it is there.
+
+        Ends the compilation or the timing under way: a turn that the page has begun is refused.
+        """
+        knob, index = self.knob_at(name, value)
+        if index == knob.now:
+            return False
+        self.turning.overtake(knob, index)
+        self.bench.jobs.end()
+        self.answer("turn", {"knob": name, "index": index, "label": knob.labels[index]})
+        return True
 
     def show_next(self, step: Step, *, measured: bool = True) -> dict[str, Any]:
         self._show(step, more=not (measured and self.runs))
@@ -489,8 +520,9 @@ class Session:
         left = []
         for name, label in found.knobs.items():
             knob = next((k for k in self.knobs() if k.name == name), None)
+            knob = knob and with_stop(knob, self.now, self.pinned, label)
             if knob and label in knob.labels and knob.labels[knob.now] != label:
-                self.turn(name, knob.labels.index(label))
+                self.turn(name, knob.labels.index(label), label)
             elif knob and label not in knob.labels:
                 left.append(f"{knob.label} {label[:40]}")
         for setting, what in by_hand.again(self.now, found):

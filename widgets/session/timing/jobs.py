@@ -91,6 +91,13 @@ class Jobs:
         """Whether a job is under way."""
         return any(not job.over.is_set() for job in self._known.values())
 
+    def end(self, seconds: float = GIVES_WAY_SECONDS) -> None:
+        """End what is under way, and wait so long for it."""
+        for job in self._known.values():
+            if not job.over.is_set():
+                job.stop.set()
+                job.over.wait(seconds)
+
     def told(self, job: int) -> dict[str, Any]:
         """How far a job is; raises BadOption for one that there is not."""
         return self._of(job).told_on()

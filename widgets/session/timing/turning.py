@@ -26,6 +26,8 @@ class Turning:
     def __init__(self) -> None:
         self._before: Setting | None = None
         self._found: list[tuple[str, Any, Setting | IronworksError]] = []
+        self._begun: tuple[str, int] | None = None
+        self._overtaken: tuple[str, int] | None = None
 
     def start(
         self, now: Setting, knob: Knob, index: int, jobs: Jobs, *, told: bool = False
@@ -43,6 +45,7 @@ class Turning:
                     self._compile(now, knob, index)
 
         job = jobs.start(1, work)
+        self._begun, self._overtaken = (knob.name, index), None
         return {"job": job, "over": jobs.wait(job, 0.0 if told else AT_ONCE)["over"]}
 
     def ahead(self, now: Setting, knobs: Sequence[Knob], jobs: Jobs) -> dict[str, Any]:
@@ -75,11 +78,22 @@ class Turning:
         return found
 
     def take(self, now: Setting, knob: Knob, index: int) -> Setting:
-        """The setting that was compiled beside; compiled now where that was not begun."""
+        """The setting that was compiled beside; compiled now where that was not begun. Raises
+        Cancelled for a turn that another one overtook.
+        """
+        self._begun = None
+        if (knob.name, index) == self._overtaken:
+            self._overtaken = None
+            raise Cancelled("a newer change came first")
         found = self._known(now, knob, index)
         if isinstance(found, IronworksError):
             raise found
         return turned(now, knob, index) if found is None else found
+
+    def overtake(self, knob: Knob, index: int) -> None:
+        """Refuse the turn that was begun, for this newer one."""
+        begun, self._begun = self._begun, None
+        self._overtaken = begun if begun != (knob.name, index) else None
 
     def _known(self, now: Setting, knob: Knob, index: int) -> Setting | IronworksError | None:
         if self._before != now or not 0 <= index < len(knob.values):
