@@ -96,10 +96,10 @@ def _texts(figure: Svg) -> list[Box]:
 
 def _drawn(figure: Svg) -> Iterator[Box | Line]:
     """Texts, filled boxes and lines in the order in which they are painted."""
-    yield from _of(ElementTree.fromstring(figure.text()), 0.0, 0.0)
+    yield from _of(ElementTree.fromstring(figure.text()), 0.0, 0.0, figure.px)
 
 
-def _of(node: ElementTree.Element, x: float, y: float) -> Iterator[Box | Line]:
+def _of(node: ElementTree.Element, x: float, y: float, px: float) -> Iterator[Box | Line]:
     tag = node.tag.rsplit("}", 1)[-1]
     if node.get("visibility") == "hidden" or tag in ("defs", "style", "title"):
         return
@@ -108,7 +108,7 @@ def _of(node: ElementTree.Element, x: float, y: float) -> Iterator[Box | Line]:
         by = [float(n) for n in _NUMBERS.findall(moved[1])]
         x, y = x + by[0], y + (by[1] if len(by) > 1 else 0)
     if tag == "text":
-        yield from _text(node, x, y)
+        yield from _text(node, x, y, px)
     elif tag == "rect" and node.get("fill") not in (None, "none", "transparent"):
         left, top = x + float(node.get("x", 0)), y + float(node.get("y", 0))
         yield Box(left, top, left + float(node.get("width", 0)), top + float(node.get("height", 0)))
@@ -116,16 +116,16 @@ def _of(node: ElementTree.Element, x: float, y: float) -> Iterator[Box | Line]:
         filled = node.get("fill") not in (None, "none", "transparent")
         yield from _path(node.get("d", ""), x, y, filled=filled, stroke=node.get("stroke"))
     for child in node:
-        yield from _of(child, x, y)
+        yield from _of(child, x, y, px)
 
 
-def _text(node: ElementTree.Element, x: float, y: float) -> Iterator[Box]:
+def _text(node: ElementTree.Element, x: float, y: float, px: float) -> Iterator[Box]:
     words = "".join(_said(node))
     if not words.strip():
         return
     style = (node.get("class") or "").split()
     sized = re.search(r"font-size:\s*([\d.]+)px", node.get("style") or "")
-    px = float(sized[1]) if sized else 15 if "name" in style else 16 if "big" in style else 13
+    px = float(sized[1]) if sized else 15 if "name" in style else 16 if "big" in style else px
     bold = {"w", "a", "bad", "name", "big"} & {*style}
     wide = text_width(words, px, mono="mono" in style) * (BOLD if bold else 1)
     x, y = x + float(node.get("x", 0)), y + float(node.get("y", 0))

@@ -1,5 +1,6 @@
 """Roller's pictures: panels, staircase, waves and roofline as rows; their drawings in bounds."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,14 +24,16 @@ from explorer.roller.construct.steps import Construction
 from explorer.tile.gpu.rewrites import REWRITES as BLOCK_REWRITES
 from explorer.tile.rewrites import REWRITES
 from tests.widgets import made_by_hand as hand
+from tests.widgets.drawn_geometry import SIZES, outside, problems
 from tests.widgets.of_family import of_family
-from widgets.draw.svg import Svg, text_width
+from widgets.draw.see import Mark, sentence_text
 from widgets.model.house import House, read
 from widgets.model.knobs import Setting, first_setting
 from widgets.model.on_show import Times, View
 from widgets.roller import (
     bank_map,
     bank_map_picture,
+    panel_frames,
     rewrites,
     roofline,
     scale_out,
@@ -38,12 +41,13 @@ from widgets.roller import (
     staircase_picture,
     tile_panels,
     tile_panels_picture,
+    traffic,
 )
 from widgets.roller import view as roller_view
+from widgets.roller.data_tiles import Storage
 from widgets.roller.rolled import Rolled, constructed
 from widgets.roller.staircase_picture import figure
 from widgets.roller.storage_picture import words
-from widgets.roller.tile_panels import Storage
 from widgets.rooms import gallery
 from widgets.session.answers import Seen
 from widgets.session.session import Session
@@ -222,6 +226,80 @@ def test_a_tile_or_a_device_that_there_is_not_is_refused(session: Session) -> No
         seen(session, "conv", "v1000")
 
 
+def test_panels_show_each_memory_with_the_part_that_goes_nearer() -> None:
+    far, shared, registers = tile_panels.data(results(golden())).frames
+    assert [f.level for f in (far, shared, registers)] == ["DRAM", "shared memory", "registers"]
+    assert all(f.product for f in (far, shared, registers))
+    a, b, c = far.operands
+    assert (a.letter, b.letter, c.letter) == ("A", "B", "C")
+    assert (a.tall, b.wide, a.step, b.step) == (128, 64, 8, 8)  # a step of the depth at a time
+    assert (c.rows, c.columns, c.tall, c.wide) == (4096, 4096, 128, 64)
+    assert far.moved_bytes == 4 * (128 * 8 + 8 * 64) and far.moved == "a step"
+    assert (shared.operands[2].rows, shared.operands[2].columns) == (128, 64)
+    assert (registers.operands[2].rows, registers.operands[2].columns) == (8, 4)
+    assert shared.room.used <= shared.room.capacity == 48 << 10
+
+
+def test_the_traffic_falls_along_the_staircase_and_every_tile_is_on_it() -> None:
+    rolled = results(golden())
+    bars = tile_panels.data(rolled).bars
+    moved = [bar.moved_bytes for bar in bars]
+    assert moved == sorted(moved, reverse=True) and len(set(moved)) > 1
+    assert sorted(traffic.order(bars)) == list(range(len(rolled.choices)))
+    n, tile = 4096, rolled.choices[0].levels[0].tile
+    rows, columns = tile.spatial
+    mine = next(bar for bar in bars if 0 in bar.ranks)
+    assert mine.moved_bytes == 4 * (n * n * n // columns + n * n * n // rows + n * n)
+
+
+def test_the_sentences_are_counted_from_what_is_drawn() -> None:
+    rolled = results(golden())
+    rows = tile_panels.data(rolled)
+    tile, filled, banks = map(sentence_text, tile_panels_picture.see(rows))
+    assert tile == "A 128×64 tile of C is computed at a time."
+    assert filled.startswith("Its operands fill ") and filled.endswith("KiB of shared memory.")
+    assert banks == "8 reads hit 8 banks: no conflict."
+    body = tile_panels_picture.figure(rows).body
+    for sentence in tile_panels_picture.see(rows):
+        for mark in (part for part in sentence if isinstance(part, Mark)):
+            lit = [keys.split() for keys in re.findall(r'data-k="([^"]*)"', body)]
+            for way in mark.lights.split("|"):
+                assert any(set(way.split()) <= set(keys) for keys in lit), way
+
+
+def test_a_transposed_right_operand_is_a_product_too() -> None:
+    @explorer.trace
+    def rows_by_rows(a, b):  # type: ignore[no-untyped-def]
+        return enp.matmul(a, enp.transpose(b, (1, 0)))
+
+    both = {"a": explorer.tensor("float32", 64, 32), "b": explorer.tensor("float32", 96, 32)}
+    c = explorer.compile(rows_by_rows(**both), until="rolled")
+    rolled = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
+    assert rolled is not None and rolled.chosen is not None
+    product = panel_frames.product_of(rolled.chosen.expression)
+    assert product is not None and product.sizes(rolled.chosen.expression.extents) == (64, 96, 32)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_tiles_are_drawn_for_the_pixels_of_their_page(
+    session: Session, size: tuple[int, int]
+) -> None:
+    for rolled in every(session):
+        for rank in {0, len(rolled.choices) - 1}:
+            rows = tile_panels.data(replace(rolled, rank=rank))
+            figure = tile_panels_picture.figure(rows, size)
+            assert (figure.width, figure.height) == size
+            assert problems(figure) == [], (rolled.device.name, rolled.binding, rank)
+
+
+def test_the_scrubber_goes_through_the_tiles_along_their_staircase(session: Session) -> None:
+    op = session.house.order["conv"]
+    controls = session.answer("picture", {"room": "roller", "op": op})["controls"]
+    assert controls["play"] == "rank" and sorted(controls["order"]) == [
+        *range(len(controls["tiles"]))
+    ]
+
+
 def test_before_roller_has_run_a_room_says_so() -> None:
     class Early(hand.HandMade):
         @property
@@ -232,21 +310,6 @@ def test_before_roller_has_run_a_room_says_so() -> None:
     for name in of_family("tiles"):
         figure, table = gallery.picture(name, early)
         assert "Roller has tiled nothing" in figure.text() and not table.rows
-
-
-def outside(figure: Svg) -> list[str]:
-    """The texts that do not fit into the drawing."""
-    found = []
-    for e in ElementTree.fromstring(figure.text()).iter():
-        if e.tag.endswith("text") and (e.text or ""):
-            style = (e.get("class") or "").split()
-            wide = text_width(e.text or "", mono="mono" in style) * (1.07 if "w" in style else 1)
-            x = float(e.get("x", 0))
-            anchor = e.get("text-anchor", "start")
-            left = {"start": x, "middle": x - wide / 2, "end": x - wide}[anchor]
-            if left < 0 or left + wide > figure.width or float(e.get("y", 0)) > figure.height:
-                found.append(e.text or "")
-    return found
 
 
 @pytest.mark.exhaustive

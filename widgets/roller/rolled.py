@@ -97,6 +97,7 @@ class Rolled:
     sizes: Sizes
     pinned: bool = False
     title: str = ""  # what a reader calls the kernel
+    family: str = ""  # of its operator
 
     @property
     def blocks(self) -> int:

@@ -1,33 +1,45 @@
-"""How a data tile is spread over banks or cache sets: the number of each place in its cell."""
+"""The banks of shared memory or the sets of a cache that one read meets, plain beside padded."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from widgets.draw.svg import label, path, rect, wrapped
-from widgets.roller.tile_panels import Storage
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.svg import fit, label, path, rect, text_width, wrapped
+from widgets.draw.table import count_text
+from widgets.roller.bank_map import Ask, BankRows
+from widgets.roller.data_tiles import LevelPanel, Storage
 
-CELL, ROW = 20.0, 15.0
-ROWS, COLUMNS, PADS = 8, 5, 2
-ROOM = 292.0
+PX, MOST_ROWS, COLUMNS, MOST_CELL = 13, 6, 8, 36.0
+BANKS = 32  # of every GPU
+MOST_WORDS = 8  # of one bank that are drawn
 
 
-def storage(s: Storage, x: float, y: float) -> tuple[list[str], float]:
-    """The marks of one stored tile and their height: without padding, and with it where it has
-    some.
-    """
-    marks, at = [], y + 12
-    for line in wrapped(words(s), ROOM):
-        marks.append(label(x, at, line, "bad" if s.conflict else "i"))
-        at += 15
-    if s.read_rows < 2:
-        return marks, at - y
-    marks += _grid(s, 0, x, at + 12)
-    if s.padding:
-        marks += _grid(s, s.padding, x + 152, at + 12)
-    rows = min(s.read_rows, ROWS)
-    return marks, at + 12 + rows * ROW + (16 if s.read_rows > rows else 4) - y
+def most_telling(panels: Sequence[LevelPanel]) -> Storage | None:
+    """Return the stored tile with the worst conflict, of those that are read in several rows."""
+    stored = [s for p in panels for s in p.stored if s.read_rows > 1]
+    return max(stored, key=lambda s: (s.degree > s.ways, s.unpadded, s.read_rows), default=None)
+
+
+def worst_ask(rows: BankRows | None) -> Ask | None:
+    """Return the access to shared memory that waits the longest for what it reads."""
+    asks = rows.asks if rows is not None else ()
+    return max(
+        asks, key=lambda a: (a.cycles / max(1, a.least), not a.store, _asked(a)), default=None
+    )
+
+
+def _asked(a: Ask) -> int:
+    """How many banks its first threads ask."""
+    return len(a.parts[0][1]) if a.parts else 0
+
+
+def banks_width(storage: Storage | None, ask: Ask | None, wide: float) -> float:
+    """Return the pixels that the banks need of so many."""
+    if ask is not None or (storage is not None and storage.padding):
+        return wide * 0.5
+    return max(wide * 0.3, min(280.0, wide * 0.5))
 
 
 def words(s: Storage) -> str:
@@ -47,45 +59,41 @@ def words(s: Storage) -> str:
     return f"{read}: {s.degree} lines of one set with {s.ways} ways, {fits}{was}"
 
 
-def _grid(s: Storage, padding: int, x: float, y: float) -> Iterator[str]:
-    """The first rows and columns with the place of each; marked: those that meet in one read."""
-    rows = min(s.read_rows, ROWS)
-    step = s.together
-    whole = max(1, -(-s.columns // step))
-    columns = min(whole, COLUMNS)
-    read = min(max(1, -(-s.read_columns // step)), columns)
-    places = {(r, c): s.place(r, c * step, padding) for r in range(rows) for c in range(columns)}
-    meets = _meeting(s, padding)
-    bare = "no padding" if s.padding else "as it lies"
-    head = f"{padding} of Roller's padding" if padding else bare
-    yield label(x, y - 6, f"its {s.kind}s, {head}", "q")
-    for (r, c), place in places.items():
-        clash = c < read and meets[place] > s.ways
-        ground = "var(--ink)" if clash else INK[c < read]
-        said = f"row {r}, column {c * step}: {s.kind} {place}"
-        at = (x + c * CELL, y + r * ROW)
-        yield rect(*at, CELL, ROW, ground, 'stroke="var(--line2)"', title=said)
-        style = "inv w" if clash else "i" if c < read else "q"
-        yield label(at[0] + CELL / 2, at[1] + 11.5, str(place), style, anchor="middle")
-    right = x + columns * CELL
-    if whole > columns:
-        yield label(right + 3, y + 11.5, "…", "q")
-        right += 17
-    if padding:
-        wide = min(padding, PADS) * CELL * 0.7
-        said = f"{padding} elements of padding a row"
-        edge = 'stroke="var(--edge)"'
-        yield rect(right, y, wide, rows * ROW, "url(#p-pad)", edge, title=said)
-    box = f"M{x - 1:g} {y - 1:g}h{read * CELL + 2:g}v{rows * ROW + 2:g}h{-read * CELL - 2:g}z"
-    yield path(box, "var(--ink)", 'stroke-width="1.6"')
-    if s.read_rows > rows:
-        yield label(x, y + rows * ROW + 12, f"and {s.read_rows - rows} more rows", "q")
+def sentence(storage: Storage | None, ask: Ask | None) -> Sentence | None:
+    """What the banks say, in a sentence with its numbers; None where there are none."""
+    if ask is not None:
+        does = "A write to" if ask.store else "A read of"
+        if ask.conflict:
+            told = f"{ask.cycles} cycles instead of {ask.least}"
+            return f"{does} {ask.array} takes ", Mark(told, "bank"), ": a bank conflict."
+        return f"{does} {ask.array} takes ", Mark(_cycles(ask), "bank"), ": no conflict."
+    if storage is None:
+        return None
+    reads, places, most = meeting(storage, storage.padding)
+    told = f"{count_text(reads, 'read')} hit {count_text(places, storage.kind)}"
+    return Mark(told, "bank"), f": {_verdict(storage, most)}."
 
 
-INK = {True: "var(--pane)", False: "var(--app)"}
+def _cycles(a: Ask) -> str:
+    return f"{a.cycles} cycle{'s' * (a.cycles > 1)}"
 
 
-def _meeting(s: Storage, padding: int) -> Counter[int]:
+def _verdict(s: Storage, most: int) -> str:
+    """What follows from so many reads of one place."""
+    if most <= 1:
+        return "no conflict"
+    if s.kind == "bank":
+        return "a conflict"
+    return f"{'they fit' if most <= s.ways else 'more than'} its {s.ways} ways"
+
+
+def meeting(s: Storage, padding: int) -> tuple[int, int, int]:
+    """How many words or lines one read needs, in how many places, and how many in one of them."""
+    found = _places(s, padding)
+    return sum(found.values()), len(found), max(found.values(), default=0)
+
+
+def _places(s: Storage, padding: int) -> Counter[int]:
     """How many different words or lines of each place one read needs."""
     found = {
         (r * (s.columns + padding) + c) // s.together
@@ -93,3 +101,103 @@ def _meeting(s: Storage, padding: int) -> Counter[int]:
         for c in range(s.read_columns)
     }
     return Counter(w % s.places for w in found)
+
+
+def banks(
+    storage: Storage | None, ask: Ask | None, none: str, y: float, wide: float, high: float
+) -> list[str]:
+    """The lower left part of the Tiles picture, `high` pixels from `y` on."""
+    if ask is not None:
+        return [lit_by("".join(_of_ask(ask, y, wide, high)), "bank")]
+    if storage is not None:
+        return list(_of_storage(storage, y, wide, high))
+    lines = wrapped(none, wide - 24, PX)
+    return [label(0, y + 16, "Banks", "big")] + [
+        label(0, y + 42 + 20 * n, line) for n, line in enumerate(lines)
+    ]
+
+
+def _titled(title: str, note: str, y: float, wide: float) -> Iterator[str]:
+    x = text_width(title, 16) * 1.07 + 8
+    yield label(0, y + 16, title, "big")
+    if wide - x > 60:
+        yield label(x, y + 16, fit(note, wide - x, PX), title=note)
+
+
+def _of_storage(s: Storage, y: float, wide: float, high: float) -> Iterator[str]:
+    title = "Banks" if s.kind == "bank" else "Cache sets"
+    yield from _titled(title, f"{s.tensor} in {s.level}, {s.read_rows} rows read at once", y, wide)
+    grids = [0, s.padding] if s.padding else [0]
+    rows = min(s.read_rows, MOST_ROWS)
+    columns = min(COLUMNS, max(1, -(-s.columns // s.together)))
+    gap = 24.0
+    most = (wide - gap * len(grids)) / len(grids) / columns
+    cell = min(MOST_CELL, (high - 64) / rows, most)
+    if cell * columns < 132 and len(grids) > 1:  # no room for both: the one in use
+        grids = [s.padding]
+        cell = min(MOST_CELL, (high - 64) / rows, (wide - gap) / columns)
+    for n, padding in enumerate(grids):
+        x = n * (wide / len(grids))
+        told = _told(s, padding)
+        body = _cells(s, padding, x, y + 28, cell, rows, columns)
+        under = [
+            label(x, y + 45 + rows * cell + 17 * i, line, "i")
+            for i, line in enumerate(wrapped(told, wide / len(grids) - 12, PX)[:2])
+        ]
+        lit = "bank" if padding == s.padding else "plain"
+        yield lit_by("".join((*body, *under)), lit)
+
+
+def _told(s: Storage, padding: int) -> str:
+    reads, places, most = meeting(s, padding)
+    head = f"padded by {padding}" if padding else "plain" if s.padding else "as it lies"
+    told = f"{head}: {count_text(reads, 'read')}, {count_text(places, s.kind)}"
+    return f"{told}, {_verdict(s, most)}"
+
+
+def _cells(
+    s: Storage, padding: int, x: float, y: float, cell: float, rows: int, columns: int
+) -> Iterator[str]:
+    """The number of each place in its cell, and a frame around what is read at once."""
+    step, meets = s.together, _places(s, padding)
+    read = min(max(1, -(-s.read_columns // step)), columns)
+    for r in range(rows):
+        for c in range(columns):
+            place = s.place(r, c * step, padding)
+            clash = c < read and meets[place] > max(1, s.ways)
+            ground = "var(--ink)" if clash else "var(--soft)" if c < read else "var(--app)"
+            at = (x + c * cell, y + r * cell)
+            said = f"row {r}, column {c * step}: {s.kind} {place}"
+            yield rect(*at, cell, cell, ground, 'stroke="var(--line2)"', title=said)
+            if cell >= 17:
+                style = "inv w" if clash else "i w" if c < read else "q"
+                middle = (at[0] + cell / 2, at[1] + cell / 2 + 4.5)
+                yield label(*middle, str(place), style, anchor="middle")
+    clash = max(meets.values(), default=0) > max(1, s.ways)
+    ink = "var(--ink)" if clash else "var(--accent)"
+    yield path(f"M{x:g} {y:g}h{read * cell:g}v{rows * cell:g}h{-read * cell:g}z", ink)
+
+
+def _of_ask(a: Ask, y: float, wide: float, high: float) -> Iterator[str]:
+    """The words that one warp asks of each bank, one above the other where they wait."""
+    does = "write to" if a.store else "read of"
+    yield from _titled("Banks", f"one warp's {does} {a.array}, {a.bits} bits a thread", y, wide)
+    found = a.parts[0][1] if a.parts else ()
+    most = max((len(words) for _, words in found), default=1)
+    drawn = min(most, MOST_WORDS)
+    cell = min(18.0, (wide - 24) / BANKS, (high - 84) / drawn)
+    floor = y + 34 + drawn * cell
+    for bank, asked in found:
+        for n, (word, lanes) in enumerate(asked[:drawn]):
+            ground = "var(--ink)" if n else "var(--soft)"
+            said = f"bank {bank}, word {word}: {count_text(len(lanes), 'thread')}"
+            at = (bank * cell, floor - (n + 1) * cell)
+            edge = f'stroke="var(--{"ink" if n else "accent"})"'
+            yield rect(*at, cell - 1, cell - 1, ground, edge, title=said)
+    yield path(f"M0 {floor + 0.5:g}h{BANKS * cell:g}", "var(--ink2)")
+    yield label(0, floor + 17, "bank 0", "q")
+    yield label(BANKS * cell, floor + 17, f"bank {BANKS - 1}", "q", anchor="end")
+    told = f"{_cycles(a)}, no conflict"
+    if a.conflict:
+        told = f"a bank gives up to {most} words: {_cycles(a)} instead of {a.least}"
+    yield label(0, floor + 37, fit(told, wide - 12, PX), "i", title=told)

@@ -1,121 +1,15 @@
-"""The data tiles of one rTile at every memory level: where each lies in its tensor, which memory
-lines it takes part of, and how it is spread over banks or cache sets where it is stored.
-"""
+"""The tile on show as the Tiles picture draws it: its memories, its banks, and the other tiles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
-import numpy as np
-
-from explorer.devices.model import Device
-from explorer.roller.construct.alignment import bank_conflicts, cache_sets, set_conflicts
-from explorer.roller.construct.expression import Access
-from explorer.roller.construct.rtile import RTile, whole_tile
-from widgets.roller.rolled import Choice, Level, Rolled
-
-MOST_ROWS = 1 << 16  # of a tile whose lines are counted one by one
-NARROW = 16  # trailing dims of fewer elements are drawn as one
-
-
-@dataclass(frozen=True, slots=True)
-class Plane:
-    """The two innermost dims of what the level outside holds of a tensor, or what is drawn as such:
-    `rows` by `columns` elements. The tile begins at `top`, `left`; `others` says how much of the
-    outer dims it takes.
-    """
-
-    rows: int
-    columns: int
-    top: int
-    left: int
-    tall: int
-    wide: int
-    others: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DataTile:
-    """The part of one tensor that a tile touches; `lines` of `line_bytes` hold it, `used_bytes` of
-    them are read. `phase` is where in a line the first element lies, `pitch` how far the next row
-    is, in elements. `packed`: it lies in panels of so many columns.
-    """
-
-    tensor: str
-    written: bool
-    shape: tuple[int, ...]
-    box: tuple[int, ...]
-    plane: Plane
-    item_bytes: int
-    line_bytes: int
-    lines: int
-    used_bytes: int
-    phase: int
-    pitch: int
-    padding: int
-    packed: int = 0
-
-    @property
-    def useful(self) -> float:
-        """The share of the bytes that are moved which the tile needs."""
-        return self.used_bytes / (self.lines * self.line_bytes) if self.lines else 1.0
-
-    @property
-    def row_lines(self) -> int:
-        """How many elements a line holds."""
-        return max(1, self.line_bytes // self.item_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """A data tile as it is stored: `rows` of `pitch` elements, `padding` of them unused.
-
-    `place` of an element is the bank, or the cache set, that serves it. A tile of the next level
-    reads `read_columns` elements of `read_rows` rows at once; `degree` is how many different words
-    one bank must serve for that, or how many lines one set must hold; `unpadded` without padding.
-    """
-
-    tensor: str
-    level: str
-    kind: str  # "bank" or "set"
-    places: int
-    together: int  # elements that one place serves side by side
-    rows: int
-    columns: int
-    padding: int
-    read_rows: int
-    read_columns: int
-    ways: int
-    degree: int
-    unpadded: int
-
-    @property
-    def pitch(self) -> int:
-        """Elements from one row to the next."""
-        return self.columns + self.padding
-
-    def place(self, row: int, column: int, padding: int) -> int:
-        """Which bank or set serves an element."""
-        return (row * (self.columns + padding) + column) // self.together % self.places
-
-    @property
-    def conflict(self) -> bool:
-        """Whether the padded tile is still served in turns, or does not fit its sets."""
-        return self.degree > self.ways
-
-
-@dataclass(frozen=True, slots=True)
-class LevelPanel:
-    """One memory level: its tile, the limits that it must keep, its data tiles and storage."""
-
-    level: str
-    source: str
-    axes: tuple[tuple[str, int], ...]
-    rooms: tuple[tuple[str, int, int], ...]
-    tiles: tuple[DataTile, ...]
-    stored: tuple[Storage, ...] = ()
+from widgets.roller import bank_map
+from widgets.roller.bank_map import BankRows
+from widgets.roller.data_tiles import LevelPanel, level_panels
+from widgets.roller.panel_frames import Frame, frames
+from widgets.roller.rolled import Rolled
+from widgets.roller.traffic import Bar, traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,175 +25,29 @@ class PanelRows:
     of: int
     note: str
     ops: tuple[str, ...]
+    family: str = ""
+    frames: tuple[Frame, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    banks: BankRows | None = None
 
 
 def data(rolled: Rolled) -> PanelRows:
     """The panels of one kernel on one device."""
-    choice = rolled.chosen
+    choice, device = rolled.chosen, rolled.device
+    panels = tuple(level_panels(choice, device)) if choice else ()
     e = choice.expression if choice else rolled.construction.expression
     return PanelRows(
         rolled.title,
         rolled.device.name,
         rolled.device.kind,
         tuple(zip(e.axes, e.extents, strict=True)),
-        tuple(_panels(choice, rolled)) if choice else (),
+        panels,
         rolled.rank,
         len(rolled.choices),
         choice.note if choice else "no tile fits",
         rolled.ops,
+        rolled.family,
+        frames(choice, panels, device) if choice else (),
+        traffic(rolled.choices),
+        bank_map.data(rolled) if choice is not None and choice.block is not None else None,
     )
-
-
-def _panels(choice: Choice, rolled: Rolled) -> Iterator[LevelPanel]:
-    device, e = rolled.device, choice.expression
-    outer = whole_tile(e)
-    for n, level in enumerate(choice.levels):
-        around = _Around(outer, level, choice.panels, choice.copied and n > 0)
-        nearer = choice.levels[n + 1].tile if n + 1 < len(choice.levels) else None
-        yield LevelPanel(
-            level.name,
-            level.source,
-            tuple(zip(e.axes, level.tile.shape, strict=True)),
-            tuple((r.limit, r.used, r.capacity) for r in level.rooms),
-            tuple(around.data_tiles()),
-            tuple(_stored(level, nearer, device, choice)) if nearer and not choice.block else (),
-        )
-        outer = level.tile
-
-
-@dataclass(frozen=True)
-class _Around:
-    """A level's tile in the one around it, which is a copy of its own (`copied`) or a part of the
-    tensor as it lies in memory; `panels` names operands that lie in packed columns.
-    """
-
-    outer: RTile
-    level: Level
-    panels: Mapping[str, int]
-    copied: bool
-
-    def data_tiles(self) -> Iterator[DataTile]:
-        e = self.level.tile.expression
-        pads = self.level.tile.padding or (0,) * len(e.inputs)
-        for a, pad in zip((*e.inputs, e.output), (*pads, 0), strict=True):
-            yield self._data_tile(a, pad, a is e.output)
-
-    def _data_tile(self, a: Access, padding: int, written: bool) -> DataTile:
-        box = tuple(min(b, n) for b, n in zip(a.tile(self.level.tile.shape), a.shape, strict=True))
-        frame = tuple(min(b, n) for b, n in zip(a.tile(self.outer.shape), a.shape, strict=True))
-        at = self._start(a, frame, box)
-        shape = frame if self.copied and not written else a.shape
-        inner, line = self.level.name == "registers", self.level.line_bytes
-        packed = 0 if written else self.panels.get(a.tensor, 0)
-        if packed or inner:
-            used = prod(box) * a.item_bytes
-            lines, phase = -(-used // line), 0
-        else:
-            first, run, starts = _runs(shape, box, at)
-            lines, used = _lines(starts, run, a.item_bytes, line, prod(box))
-            phase = first % max(1, line // a.item_bytes)
-        plane = _plane(a.shape, frame, box, at)
-        return DataTile(
-            a.tensor, written, a.shape, box, plane, a.item_bytes, line, lines, used, phase,
-            shape[-1] if shape else 1, padding, packed,
-        )  # fmt: skip
-
-    def _start(self, a: Access, frame: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
-        """Where the second tile along each axis begins, where there is one: the first is aligned
-        to everything.
-        """
-        sizes = zip(self.outer.shape, self.level.tile.shape, strict=True)
-        begin = tuple(s if n >= 2 * s else 0 for n, s in sizes)
-        return tuple(
-            0 if whole else max(0, min(sum(step * begin[axis] for axis, step in walk), n - b))
-            for walk, whole, n, b in zip(a.dims, a.whole, frame, box, strict=True)
-        )
-
-
-def _runs(
-    shape: Sequence[int], box: Sequence[int], at: Sequence[int]
-) -> tuple[int, int, np.ndarray]:
-    """The address of the first element, how many elements lie side by side, and where each such run
-    begins, in elements; at most 65,536 of them.
-    """
-    split = len(shape)
-    while split and box[split - 1] == shape[split - 1]:
-        split -= 1
-    split = max(0, split - 1)
-    strides = [prod(shape[d + 1 :]) for d in range(len(shape))]
-    first = sum(s * i for s, i in zip(strides, at, strict=True))
-    starts = np.array([first], np.int64)
-    for d in range(split):
-        count = max(1, min(box[d], MOST_ROWS // len(starts)))
-        starts = (starts[:, None] + strides[d] * np.arange(count)).ravel()
-    return first, prod(box[split:]), starts
-
-
-def _lines(starts: np.ndarray, run: int, item: int, line: int, elements: int) -> tuple[int, int]:
-    """How many lines the runs touch, and how many bytes of them are used."""
-    begin, end = starts * item // line, ((starts + run) * item - 1) // line
-    touched = int((end - begin + 1).sum())
-    counted = len(starts) * run
-    return -(-touched * elements // max(1, counted)), elements * item
-
-
-def _plane(
-    shape: Sequence[int], frame: Sequence[int], box: Sequence[int], at: Sequence[int]
-) -> Plane:
-    """What is drawn: the two innermost dims; a small window goes with the dim before it."""
-    if not shape:
-        return Plane(1, 1, 0, 0, 1, 1)
-    split = len(shape) - 1
-    while split > 0 and prod(shape[split:]) < NARROW:
-        split -= 1
-
-    def along(values: Sequence[int]) -> int:
-        return prod(values[split:])
-
-    left = at[split] * prod(frame[split + 1 :])
-    if not split:
-        return Plane(1, along(frame), 0, left, 1, along(box))
-    row = split - 1
-    others = ", ".join(f"{box[d]} of {frame[d]}" for d in range(row) if frame[d] > 1)
-    return Plane(frame[row], along(frame), at[row], left, box[row], along(box), others)
-
-
-def _stored(level: Level, nearer: RTile, device: Device, choice: Choice) -> Iterator[Storage]:
-    """Each input's data tile in a memory that has banks or sets."""
-    tile = level.tile
-    pads = tile.padding or (0,) * len(tile.expression.inputs)
-    inputs = tile.expression.inputs
-    for a, box, read, pad in zip(inputs, tile.input_tiles, nearer.input_tiles, pads, strict=True):
-        if prod(box[:-1]) < 2 or any(a.whole) or a.tensor in choice.panels:
-            continue
-        pitch = box[-1] if choice.copied else a.shape[-1]
-        yield from _spread(a, level.name, pitch, pad, box, read, device)
-
-
-def _spread(
-    a: Access,
-    level: str,
-    pitch: int,
-    pad: int,
-    box: Sequence[int],
-    read: Sequence[int],
-    device: Device,
-) -> Iterator[Storage]:
-    rows, columns = min(prod(box[:-1]), prod(read[:-1])), min(read[-1], box[-1])
-    near = device.levels[0]
-    if device.kind == "gpu" and device.banks:
-        items = max(1, device.bank_bytes // a.item_bytes)
-        now, was = (bank_conflicts(rows, pitch + p, columns, device.banks, items) for p in (pad, 0))
-        yield Storage(
-            a.tensor, level, "bank", device.banks, items, prod(box[:-1]), pitch, pad, rows,
-            columns, 1, now, was,
-        )  # fmt: skip
-    elif device.kind == "cpu" and near.ways and near.capacity_bytes:
-        sets = cache_sets(near.capacity_bytes, near.line_bytes, near.ways)
-        strides = ((pitch + p) * a.item_bytes for p in (pad, 0))
-        now, was = (set_conflicts(rows, stride, near.line_bytes, sets) for stride in strides)
-        items = max(1, near.line_bytes // a.item_bytes)
-        yield Storage(
-            a.tensor, near.name, "set", sets, items, prod(box[:-1]), pitch, pad, rows,
-            columns, near.ways, now, was,
-        )  # fmt: skip

@@ -24,6 +24,7 @@ from widgets.model.on_show import OnShow
 from widgets.model.picture import Draw, Drawn, Family, nothing
 from widgets.roller.block_choices import TAKEN, Weighed, block_choices, thread_blocks
 from widgets.roller.rolled import Choice, Rolled, constructed, weighed
+from widgets.roller.traffic import order, traffic
 
 SHEETS = ("v100",)  # devices that a saved page shows a kernel or a group on
 R = TypeVar("R")
@@ -73,6 +74,7 @@ def rolled(s: OnShow, op: str) -> Rolled | None:
         sizes,
         decision.pinned,
         s.house.label(name, binding.origin),
+        next((c.family for c in s.house.calls if c.name == name), ""),
     )
 
 
@@ -150,6 +152,8 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
         "device": rows.device.name,
         "tiles": [_tile_words(c, rows) for c in rows.choices],
         "rank": rows.rank,
+        "play": "rank",
+        "order": order(traffic(rows.choices)),
     }
 
 

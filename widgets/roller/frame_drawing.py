@@ -1,0 +1,314 @@
+"""How the panels of the Tiles picture are drawn: operands, the part that goes nearer, the room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from explorer.roller.construct.levels import Room
+from widgets.draw.see import lit_by
+from widgets.draw.svg import fit, label, path, rect, text_width, wrapped
+from widgets.draw.table import size_text
+from widgets.roller.panel_frames import Frame, Operand
+
+PX, BOLD, NARROW = 13, 1.07, 640  # of type; a page of fewer pixels has one panel a row
+GAP, LETTER, LEAST = 8.0, 20.0, 14.0  # between operands; under one; the least side of one
+HEAD, FOOT = 32.0, 52.0  # of a panel: its name; its capacity
+MOST_LINES = 48  # of a grid each way
+MINE = 'stroke="var(--ink)" stroke-width="1.5"'
+RESULT = 'stroke="var(--accent)" stroke-width="2.5"'
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where something is drawn."""
+
+    x: float
+    y: float
+    wide: float
+    high: float
+
+    @property
+    def right(self) -> float:
+        """Its right edge."""
+        return self.x + self.wide
+
+    @property
+    def bottom(self) -> float:
+        """Its lower edge."""
+        return self.y + self.high
+
+
+def panels(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list[str]:
+    """The panels beside each other, or below each other where there is little width, with zoom
+    lines from a tile to the panel that shows it alone.
+    """
+    if wide < NARROW:
+        return _below(frames, wide, high, fill)
+    gap = 24.0 if wide < 900 else 48.0
+    each = (wide - 2 - gap * (len(frames) - 1)) / len(frames)
+    marks: list[str] = []
+    names: list[str] = []
+    before: Spot | None = None
+    for n, f in enumerate(frames):
+        x = 1 + n * (each + gap)
+        marks += _head(f, n, x, each + (gap - 12 if n + 1 < len(frames) else 0))
+        room = Spot(x, HEAD, each, high - HEAD - FOOT)
+        spots = _spots(f, room)
+        if before is not None:
+            marks.append(_zoom(before, _whole(f, spots)))
+        marks += [*_operands(f, n, spots, fill), *_capacity(f, n, x, high - 40, each)]
+        names += _letters(f, spots, room)
+        before = _part(f.operands[-1], spots[-1])
+    return [*marks, *names]
+
+
+def _below(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list[str]:
+    """One panel a row: its operands at the left, its words at the right."""
+    each, left = high / len(frames), min(180.0, wide * 0.46)
+    marks: list[str] = []
+    for n, f in enumerate(frames):
+        y, x = n * each, left + 20
+        room = Spot(1, y + 4, left, each - 16)
+        spots = _spots(f, room)
+        marks += [*_operands(f, n, spots, fill), *_letters(f, spots, room)]
+        marks += [label(x, y + 18, f.name, "big"), label(x, y + 38, f.note)]
+        marks += _capacity(f, n, x, y + 50, wide - x - 1, below=True)
+        if f.moved and each >= 160:
+            told = f"{size_text(f.moved_bytes)} {f.moved} ↓"
+            marks.append(lit_by(label(x, y + 136, told, "i"), f"moved{n}"))
+    return marks
+
+
+def _head(f: Frame, n: int, x: float, room: float) -> Iterator[str]:
+    """The name of a memory, what it holds, and what goes on from it."""
+    name = text_width(f.name, 16) * BOLD
+    yield lit_by(label(x, 18, f.name, "big"), f"lev{n}")
+    told = f"{size_text(f.moved_bytes)} {f.moved} →" if f.moved else ""
+    rest = room - name - 8 - (text_width(told, PX) + 12 if told else 0)
+    if text_width(f.note, PX) <= rest:
+        yield label(x + name + 8, 18, f.note)
+    if told and text_width(told, PX) + 12 <= room - name:
+        yield lit_by(label(x + room, 18, told, "i", anchor="end"), f"moved{n}")
+
+
+def _zoom(tile: Spot, whole: Spot) -> str:
+    lines = f"M{tile.right:.1f} {tile.y:.1f}L{whole.x:.1f} {whole.y:.1f}"
+    lines += f"M{tile.right:.1f} {tile.bottom:.1f}L{whole.x:.1f} {whole.bottom:.1f}"
+    return path(lines, "var(--accent)", 'stroke-width="1.5" stroke-dasharray="2 4"')
+
+
+def _capacity(
+    f: Frame, n: int, x: float, y: float, wide: float, *, below: bool = False
+) -> Iterator[str]:
+    """A bar of the room that is taken, in words, and the shape of what takes it."""
+    words, room = room_words(f.room), f.room
+    marks = [rect(x, y, wide, 8, "none", 'stroke="var(--edge)"', title=words)]
+    if room.capacity:
+        share = min(1.0, room.used / room.capacity)
+        marks.append(rect(x, y, wide * share, 8, "var(--ink2)", title=words))
+    lines = wrapped(words, wide, PX)
+    marks += [label(x, y + 24 + 18 * i, line, "i") for i, line in enumerate(lines)]
+    rest = wide - text_width(words, PX) - 12
+    if below:
+        marks.append(label(x, y + 26 + 18 * len(lines), fit(f.shape, wide, PX), "q", title=f.shape))
+    elif text_width(f.shape, PX) <= rest:
+        marks.append(label(x + wide, y + 24, f.shape, "q", anchor="end"))
+    yield lit_by("".join(marks), f"cap{n}")
+
+
+def room_words(room: Room) -> str:
+    """How much of a limit is taken: 48 of 48 KiB."""
+    rest = room.limit.replace("shared bytes of", "bytes of").removeprefix("bytes of ")
+    if "bytes" not in room.limit:
+        return f"{room.used:,} of {room.capacity:,} {room.limit}"
+    each = f" {rest}" if rest.startswith("a ") else ""
+    return f"{pair_text(room.used, room.capacity)}{each}"
+
+
+def pair_text(used: int, capacity: int) -> str:
+    """Two numbers of bytes, their unit once where it is the same."""
+    if not capacity:
+        return size_text(used)
+    one, other = size_text(used), size_text(capacity)
+    same = one.rpartition(" ")[2] == other.rpartition(" ")[2]
+    return f"{one.rpartition(' ')[0] if same else one} of {other}"
+
+
+def _spots(f: Frame, room: Spot) -> tuple[Spot, ...]:
+    """Where the operands of a panel are, the output last."""
+    return _product_spots(f, room) if f.product else _plain_spots(f, room)
+
+
+def _operands(f: Frame, n: int, spots: Sequence[Spot], fill: str) -> Iterator[str]:
+    """The operands of a panel; a sentence lights the output as C, inputs as A and B."""
+    for o, spot, letter in zip(f.operands, spots, (*"AB"[: len(spots) - 1], "C"), strict=True):
+        out = letter == "C"
+        if f.moved:
+            yield lit_by("".join(_grid(o, spot)), f"{letter} lev{n}")
+            part = "".join(_marked(o, spot, _part(o, spot), out, fill))
+        else:
+            part = "".join(_cells(o, spot, f.lanes, out, fill))
+        yield lit_by(part, f"{letter} tile lev{n}")
+
+
+def _whole(f: Frame, spots: Sequence[Spot]) -> Spot:
+    """What zoom lines lead to: of a product the height of its output, else all operands."""
+    x = min(s.x for s in spots)
+    among = spots[-1:] if f.product else spots
+    top, bottom = min(s.y for s in among), max(s.bottom for s in among)
+    return Spot(x, top, spots[-1].right - x, bottom - top)
+
+
+def _product_spots(f: Frame, room: Spot) -> tuple[Spot, Spot, Spot]:
+    """A left of C, B above it: to one scale, or the depth shorter where C would be thin."""
+    a, _, c = f.operands
+    wide, high = room.wide - LETTER - GAP, room.high - LETTER - GAP
+    deep = a.columns
+    scale = min(wide / (deep + c.columns), high / (deep + c.rows))
+    if f.moved:
+        depth_x = depth_y = max(LEAST, deep * scale)
+        if min(c.columns, c.rows) * scale < 0.3 * min(wide, high):
+            depth_x, depth_y = min(depth_x, 0.34 * wide), min(depth_y, 0.34 * high)
+            scale = min((wide - depth_x) / c.columns, (high - depth_y) / c.rows)
+    else:
+        depth_x = depth_y = 24.0
+        scale = min((wide - depth_x) / c.columns, (high - depth_y) / c.rows)
+    across, down = max(LEAST, c.columns * scale), max(LEAST, c.rows * scale)
+    if not f.moved:  # vectors are drawn as cells
+        across, down = _cell_room(f, wide - depth_x, high - depth_y)
+    x = room.x + LETTER + max(0.0, (wide - depth_x - across) / 2)
+    y = room.y + max(0.0, (high - depth_y - down) / 2)
+    right, low = x + depth_x + GAP, y + depth_y + GAP
+    return (
+        Spot(x, low, depth_x, down),
+        Spot(right, y, across, depth_y),
+        Spot(right, low, across, down),
+    )
+
+
+def _cell_room(f: Frame, wide: float, high: float) -> tuple[float, float]:
+    """The room of a register tile: cells that are wider than high."""
+    c = f.operands[-1]
+    columns = -(-c.columns // max(1, f.lanes))
+    across = min(wide, max(72.0, columns * 76.0))
+    return across, min(high, max(28.0, min(c.rows * 48.0, across * 0.9)))
+
+
+def _plain_spots(f: Frame, room: Spot) -> tuple[Spot, ...]:
+    """The inputs below each other at the left, the output at the right."""
+    inputs, count = f.operands[:-1], max(1, len(f.operands) - 1)
+    wide = (room.wide - 2 * GAP) / 2
+    each = room.high / count
+    spots = [
+        _within(o, Spot(room.x, room.y + n * each, wide, each - LETTER))
+        for n, o in enumerate(inputs)
+    ]
+    if not inputs:
+        wide = room.wide
+    out = Spot(room.right - wide, room.y, wide, room.high - LETTER)
+    return (*spots, _within(f.operands[-1], out))
+
+
+def _within(o: Operand, room: Spot) -> Spot:
+    """A plane to scale, or thinner than it is, in the middle of its room."""
+    scale = min(room.wide / o.columns, room.high / o.rows)
+    wide = max(min(o.columns * scale, room.wide), min(28.0, room.wide))
+    high = max(min(o.rows * scale, room.high), min(24.0, room.high))
+    return Spot(
+        room.x + (room.wide - wide) / 2, room.y + max(0.0, (room.high - high) / 2), wide, high
+    )
+
+
+def _letters(f: Frame, spots: Sequence[Spot], room: Spot) -> Iterator[str]:
+    """What the operands are called."""
+    if f.product:
+        a, b, c = spots
+        under = min(c.bottom + 16, room.bottom)
+        for o, x, y in zip(
+            f.operands, (a.x + a.wide / 2, b.x - 8, c.x + c.wide / 2), (under, b.y + 14, under)
+        ):
+            anchor = "end" if o.letter == "B" else "middle"
+            yield rect(x - (12 if anchor == "end" else 6), y - 11, 12, 13, "var(--pane)")
+            yield label(x, y, o.letter, "w i", anchor=anchor, title=f"{o.letter}: {o.tensor}")
+        return
+    half = (room.wide - 2 * GAP) / 2 if len(spots) > 1 else room.wide
+    for o, spot in zip(f.operands, spots, strict=True):
+        text = o.tensor + (f" × {o.others}" if o.others else "")
+        shown = text if text_width(text, PX) * BOLD <= half else fit(o.tensor, half / BOLD, PX)
+        across = text_width(shown, PX) * BOLD
+        middle = min(max(spot.x + spot.wide / 2, room.x + across / 2), room.right - across / 2)
+        yield rect(middle - across / 2 - 2, spot.bottom + 4, across + 4, 15, "var(--pane)")
+        yield label(middle, spot.bottom + 16, shown, "w i", anchor="middle", title=text)
+
+
+def _grid(o: Operand, spot: Spot) -> Iterator[str]:
+    """A tensor cut into tiles."""
+    yield rect(spot.x, spot.y, spot.wide, spot.high, "var(--app)", 'stroke="var(--edge)"')
+    lines = ""
+    down, across = -(-o.rows // max(1, o.tall)), -(-o.columns // max(1, o.wide))
+    if 1 < down <= MOST_LINES and spot.high / down > 3:
+        step = spot.high * o.tall / o.rows
+        lines += "".join(
+            f"M{spot.x:.1f} {spot.y + step * i:.1f}h{spot.wide:.1f}" for i in range(1, down)
+        )
+    if 1 < across <= MOST_LINES and spot.wide / across > 3:
+        step = spot.wide * o.wide / o.columns
+        lines += "".join(
+            f"M{spot.x + step * i:.1f} {spot.y:.1f}v{spot.high:.1f}" for i in range(1, across)
+        )
+    if lines:
+        yield path(lines, "var(--line2)")
+
+
+def _part(o: Operand, spot: Spot) -> Spot:
+    """Where the part is that goes nearer; never so small that it is not seen."""
+    fx, fy = spot.wide / o.columns, spot.high / o.rows
+    wide, high = max(3.0, min(o.wide, o.columns) * fx), max(3.0, min(o.tall, o.rows) * fy)
+    left = 0 if o.wide >= o.columns else o.left
+    top = 0 if o.tall >= o.rows else o.top
+    x = min(spot.x + left * fx, spot.right - wide)
+    return Spot(x, min(spot.y + top * fy, spot.bottom - high), wide, high)
+
+
+def _marked(o: Operand, spot: Spot, mine: Spot, out: bool, fill: str) -> Iterator[str]:
+    """The part that goes nearer; of an operand that goes in steps, the step outlined in it."""
+    said = f"{o.tall}×{o.wide} of {o.rows}×{o.columns} of {o.tensor}"
+    ground, edge = ("var(--soft)", RESULT) if out else (fill, MINE)
+    if not o.step:
+        yield rect(mine.x, mine.y, mine.wide, mine.high, ground, edge, title=said)
+        return
+    plain = 'stroke="var(--ink2)"'
+    yield rect(mine.x, mine.y, mine.wide, mine.high, ground, plain, title=said)
+    if o.letter == "A":  # the depth goes along its columns
+        at, wide = spot.wide * o.left / o.columns, spot.wide * o.step / o.columns
+        x, wide = mine.x + min(at, spot.wide - max(3.0, wide)), max(3.0, wide)
+        yield rect(x, mine.y, wide, mine.high, "none", 'stroke="var(--ink)" stroke-width="2"')
+    else:
+        at, high = spot.high * o.top / o.rows, spot.high * o.step / o.rows
+        y, high = mine.y + min(at, spot.high - max(3.0, high)), max(3.0, high)
+        yield rect(mine.x, y, mine.wide, high, "none", 'stroke="var(--ink)" stroke-width="2"')
+
+
+def _cells(o: Operand, spot: Spot, lanes: int, out: bool, fill: str) -> Iterator[str]:
+    """What the nearest memory holds: registers as cells, the output's with their numbers."""
+    ground, edge = (
+        ("var(--soft)", 'stroke="var(--accent)" stroke-width="2"')
+        if out
+        else (fill, 'stroke="var(--ink)"')
+    )
+    down, across = o.rows, -(-o.columns // max(1, lanes))
+    if not lanes or spot.high / down < 6 or spot.wide / across < 6:
+        said = f"{o.rows}×{o.columns} of {o.tensor}"
+        yield rect(spot.x, spot.y, spot.wide, spot.high, ground, edge, title=said)
+        return
+    wide, high = spot.wide / across, spot.high / down
+    inset = 2.0 if min(wide, high) > 12 else 1.0
+    for r in range(down):
+        for c in range(across):
+            x, y = spot.x + c * wide, spot.y + r * high
+            yield rect(x, y, wide - inset, high - inset, ground, edge)
+            name = f"r{r * across + c}"
+            if out and high > 18 and wide > text_width(name, PX) + 6:
+                middle = y + (high - inset) / 2 + 4.5
+                yield label(x + (wide - inset) / 2, middle, name, "i", anchor="middle")
