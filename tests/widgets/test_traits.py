@@ -34,8 +34,12 @@ def test_each_knob_is_a_trait_of_its_value(explorer: House) -> None:
     assert {"threads", "batch", "fusion", "policy", "tile"} <= set(explorer.keys)
 
 
-def test_a_trait_turns_its_knob_and_a_turn_of_the_page_sets_the_trait(explorer: House) -> None:
+def test_a_trait_turns_its_knob_and_a_turn_of_the_page_sets_the_trait(
+    explorer: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = told(explorer, monkeypatch)
     explorer.threads = 1
+    assert [m["measure"] for m in sent] == [True]  # by the page, where there is one
     assert explorer.session.walls.planned is not None
     assert explorer.session.walls.planned.units == 1
     assert explorer.history[-1]["what"] == "threads 2 → 1"

@@ -18,7 +18,7 @@ export function kernelHost(model) {
   };
   const heard = (message, buffers) => {
     const one = waiting.get(message.id);
-    if (message.said) said.forEach(f => f(message.said));
+    if (message.said) said.forEach(f => f(message));
     if (!one) return;
     waiting.delete(message.id);
     clearTimeout(one.timer);

@@ -133,14 +133,17 @@ class SharedTraits(anywidget.AnyWidget):
     def _turned(self, change: Mapping[str, Any]) -> None:
         """Plan with a knob at another value. The trait stays as it was where that fails."""
         knob = next(k for k, trait in self._traits_of.items() if trait == change["name"])
+        if change["new"] is None:
+            return
         try:
-            turned = change["new"] is not None and self.session.turn_to(knob, change["new"])
+            turned = self.session.turn_to(knob, change["new"])
         except IronworksError as problem:
             self.set_trait(change["name"], change["old"])
             self.send({"said": problem.sentence})
             raise
         if turned:
             self._tell()
+            self.send(turned)
 
     def _selected(self, change: Mapping[str, Any]) -> None:
         name = change["new"]

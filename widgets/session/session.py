@@ -394,18 +394,19 @@ class Session:
         knob = with_stop(self._named(name), self.now, self.pinned, size)
         return knob, value_position(knob, value)
 
-    def turn_to(self, name: str, value: Any) -> bool:
-        """Turn a knob to a value that a program names, at once; return False where it is there.
+    def turn_to(self, name: str, value: Any) -> dict[str, Any]:
+        """Turn a knob to a value that a program names, at once, and return what `turn` does; nothing
+        where it is there.
 
         Ends the compilation or the timing under way: a turn that the page has begun is refused.
         """
         knob, index = self.knob_at(name, value)
         if index == knob.now:
-            return False
+            return {}
         self.turning.overtake(knob, index)
         self.bench.jobs.end()
-        self.answer("turn", {"knob": name, "index": index, "label": knob.labels[index]})
-        return True
+        args = {"knob": name, "index": index, "label": knob.labels[index]}
+        return dict(self.answer("turn", args))
 
     def show_next(self, step: Step, *, measured: bool = True) -> dict[str, Any]:
         self._show(step, more=not (measured and self.runs))
