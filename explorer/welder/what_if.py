@@ -145,7 +145,7 @@ class Move(Generic[C]):
         if call.tiling is None or known is None or group is None:
             return True
         (kernel,) = (g.kernel for g in known.grouped(group.members, inside_of(group)))
-        tiling = _by_position(call.tiling, call.kernel, kernel)
+        tiling = by_position(call.tiling, call.kernel, kernel)
         wanted = {tensor_of(self.value): self.level}
         return fits(kernel, tiling, changed.device, changed.program.env, wanted)
 
@@ -197,7 +197,7 @@ class WhatIf(Generic[C]):
         if why is not None:
             return move(None, "", why, None)
         try:
-            made = _grouped(kernels, members, inside, value)
+            made = kernels.grouped_as_far_as(members, inside, value)
         except Apart as reason:
             return move(None, "", reason.why, None)
         plans, tiling, reached = [], None, level
@@ -295,29 +295,13 @@ class WhatIf(Generic[C]):
             binding = binding_of(self.compilation, group.name)
             call = None if binding is None else binding.expr
             if isinstance(call, KernelCall) and call.tiling is not None:
-                found.append(_by_position(call.tiling, call.kernel, kernel))
+                found.append(by_position(call.tiling, call.kernel, kernel))
         return list(dict.fromkeys(found))
 
     def _side(self, names: Sequence[str], plans: Sequence[GroupPlan]) -> Side:
         barriers = self._device.barrier_us * max(0, len(plans) - 1)
         total = sum(p.predicted_us for p in plans) + barriers
-        return Side(tuple(names), tuple(plans), _together(plans), total)
-
-
-def _grouped(
-    kernels: Kernels, members: Sequence[str], inside: frozenset[str], value: str
-) -> tuple[Group, ...]:
-    """The groups; of the values that were inside, those that now cannot be are stored as well.
-
-    Raises Apart where the value that is moved is one of them.
-    """
-    while True:
-        try:
-            return kernels.grouped(members, inside)
-        except Apart as reason:
-            if reason.value == value:
-                raise
-            inside = inside - {reason.value}
+        return Side(tuple(names), tuple(plans), together(plans), total)
 
 
 def inside_of(group: FusionGroup) -> frozenset[str]:
@@ -337,7 +321,8 @@ def binding_of(c: Welded, name: str) -> Binding | None:
     return next((b for b in c.program.kernel_calls if b.name == name), None)
 
 
-def _together(plans: Sequence[GroupPlan]) -> tuple[LevelBytes, ...]:
+def together(plans: Sequence[GroupPlan]) -> tuple[LevelBytes, ...]:
+    """Return the bytes that kernels move in all, and the most that one holds, by memory."""
     by_level: dict[str, list[LevelBytes]] = {}
     for plan in plans:
         for at in plan.levels:
@@ -359,7 +344,7 @@ def _axes(kernel: Kernel) -> list[str]:
     return [a.name for a in stores(kernel)[-1].axes]
 
 
-def _by_position(tiling: Tiling, source: Kernel, target: Kernel) -> Tiling:
+def by_position(tiling: Tiling, source: Kernel, target: Kernel) -> Tiling:
     """A tiling of one kernel on the axes of another, whose output has as many."""
     old, new = _axes(source), _axes(target)
     if len(old) != len(new):

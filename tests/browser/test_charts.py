@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 W = np.ones((96, 96), np.float32)
 CHARTS = {
-    "curve": "WELDED",
     "staircase": "ROLLED",
     "waves": "ROLLED",
     "roofline": "ROLLED",

@@ -76,62 +76,17 @@ def level(page: Page, value: str) -> str | None:
     return page.get_attribute(f"[data-value={value}]", "data-level")
 
 
-def test_below_the_picture_stands_its_curve(room: Page) -> None:
-    assert room.locator(".drawn svg").count() == 2
-    room.wait_for_selector(".chart + .drawn.below")
-    room.wait_for_selector(".chart .xtitle")
-    assert "size of the output tile" in (room.text_content(".chart .xtitle") or "")
-    assert "Bytes per level" in (room.text_content(".drawn.below") or "")
-
-
-def points(page: Page) -> list[dict[str, float]]:
-    """Where the marks of a chart lie that stand for a tile, with its number; none near another."""
-    found: list[dict[str, float]] = page.evaluate(
-        """() => {
-          const plot = document.querySelector(".chart .js-plotly-plot");
-          const box = plot.getBoundingClientRect();
-          const { xaxis: x, yaxis: y } = plot._fullLayout;
-          return plot._fullData.flatMap(trace => (trace.meta?.take ?? []).map(({ rank }, n) => ({
-            rank,
-            x: box.x + x._offset + x.c2p(x.d2c(trace.x[n])),
-            y: box.y + y._offset + y.c2p(y.d2c(trace.y[n])),
-          })));
-        }"""
-    )
-    apart = [
-        p
-        for p in found
-        if all(
-            q["rank"] == p["rank"] or abs(q["x"] - p["x"]) + abs(q["y"] - p["y"]) > 24
-            for q in found
-        )
-    ]
-    assert apart
-    return apart
-
-
-def test_a_point_of_the_curve_is_taken_by_pointer_and_by_key(room: Page) -> None:
+def test_a_point_of_the_curve_is_taken_by_pointer(room: Page) -> None:
     enter(room, "Tile curve")
     tile = "document.querySelectorAll('.rbar select')[1].selectedIndex"
-    room.wait_for_selector(".chart .scatterlayer .point")
     shown = room.evaluate(tile)
-    places = [p for p in points(room) if p["rank"] != shown - 1]
-    room.mouse.move(places[0]["x"], places[0]["y"])
-    room.wait_for_selector(".chart .hoverlayer .hovertext")
-    room.mouse.click(places[0]["x"], places[0]["y"])
-    room.wait_for_function(f"{tile} === {places[0]['rank'] + 1}")
-    room.locator(".chart").focus()
-    room.keyboard.press("Home")
-    room.keyboard.press("ArrowRight")
-    words = room.inner_text(".room .said")
-    assert words.startswith("tile ") and " held in " in words
-    room.keyboard.press("Enter")
-    room.wait_for_function(f"{tile} !== {places[0]['rank'] + 1}")
-    assert room.evaluate("document.activeElement.className") == "chart"
-    chosen = room.evaluate("document.querySelectorAll('.rbar select')[1].value").split(": ")[1]
-    enter(room, "Memory levels")
-    assert f"tile {chosen}" in (room.locator(".drawn svg").first.text_content() or "")
-    assert "not the one in use" in (room.locator(".drawn svg").first.text_content() or "")
+    other = 0 if shown != 1 else 1
+    room.locator(f".drawn [data-rank='{other}'] rect").click()
+    room.wait_for_function(f"{tile} === {other + 1}")
+    chosen = room.evaluate("document.querySelectorAll('.rbar select')[1].value")
+    enter(room, "fused pipeline")
+    said = room.locator(".drawn svg").first.get_attribute("aria-label") or ""
+    assert f"tile {chosen.split(': ')[1]}:" in said
 
 
 def test_arrows_move_a_value_and_undo_brings_it_back(room: Page, session: Session) -> None:
@@ -216,7 +171,7 @@ def test_a_measurement_can_be_cancelled(room: Page) -> None:
 
 @pytest.mark.exhaustive
 def test_a_table_says_the_same_in_words(room: Page) -> None:
-    for title in ("Memory levels", "Tile curve", "Connections", "Tile graph"):
+    for title in ("fused pipeline", "Tile curve", "Connections", "Tile graph"):
         enter(room, title)
         room.locator(".room header button.btn").click()
         room.wait_for_selector(".room .picture table.tbl tr:nth-child(2)")
@@ -228,7 +183,7 @@ def test_a_table_says_the_same_in_words(room: Page) -> None:
     "room", [(560, "light"), *map(exhaustive, [(560, "dark"), (1500, "dark")])], indirect=True
 )
 def test_a_narrow_window_scrolls_and_nothing_shrinks(room: Page) -> None:
-    for title in ("Memory levels", "Tile curve", "Connections", "Tile graph"):
+    for title in ("fused pipeline", "Tile curve", "Connections", "Tile graph"):
         enter(room, title)
         sizes = room.evaluate(
             "[...document.querySelectorAll('.picture svg.pic')].map(s => "
@@ -254,12 +209,22 @@ def test_a_picture_is_enlarged_by_key(room: Page) -> None:
 def test_a_group_that_is_chosen_is_shown_in_every_room(room: Page, session: Session) -> None:
     session.turn("fusion", 0)
     enter(room, "Tile graph")
-    room.locator("svg .ground").nth(3).click()
-    room.wait_for_selector("svg .ground.lit")
-    name = session.now.compiled.program.decisions.tile_graph.groups[3].name  # type: ignore[union-attr]
-    for title in ("Memory levels", "Tile curve", "Connections"):
-        enter(room, title)
-        room.wait_for_function(HAS, arg=[".picture", f"{name} on this-cpu"])
+    before = groups_told(room)
+    enter(room, "Tile graph")
+    room.locator(".drawn text[data-op]").last.click()
+    room.wait_for_selector(".drawn text.lit")
+    after = groups_told(room)
+    assert len(before) == len(after) == 1 and before != after
+
+
+def groups_told(page: Page) -> set[str]:
+    """Which groups the pictures are about."""
+    found = set()
+    for title in ("fused pipeline", "Tile curve", "Connections"):
+        enter(page, title)
+        said = page.locator(".drawn svg").first.get_attribute("aria-label") or ""
+        found.add(said.partition(": ")[2].partition(" on this-cpu")[0])
+    return found
 
 
 def test_a_policy_is_chosen_where_its_groups_are_seen(room: Page, session: Session) -> None:

@@ -108,12 +108,12 @@ def test_tiles_that_were_timed_are_filled_points() -> None:
 def test_the_tile_curve_s_points_are_the_rows(c: Any) -> None:
     rows, figure = rows_of(c, "curve"), figure_of(c, "curve")
     fits = sorted((p.elements, p.traffic) for p in rows.points if p.fits)
-    assert marks(figure, "has room") == fits and fits
-    assert marks(figure, "has no room") == sorted(
+    assert marks(figure, "fits") == fits and fits
+    assert marks(figure, "does not fit") == sorted(
         (p.elements, p.traffic) for p in rows.points if not p.fits
     )
     assert marks(figure, "the least") == [(p.elements, p.traffic) for p in rows.frontier]
-    assert {x for x, _ in marks(figure, "room ends")} == ({rows.cut} if rows.cut else set())
+    assert {x for x, _ in marks(figure, "capacity of")} == ({rows.cut} if rows.cut else set())
 
 
 def test_a_policy_s_parts_add_up_to_its_wall(c: Any) -> None:
@@ -392,6 +392,9 @@ def test_what_has_no_chart_is_refused() -> None:
 def test_a_page_is_told_the_same_figure_without_a_colour_of_its_own(c: Any, room: str) -> None:
     session = Session(c)
     told = session.answer("picture", {"room": room})
+    if "sized" in told["svg"]:  # is drawn for the page's pixels, without the chart's library
+        assert "figure" not in told and told["see"]
+        return
     figure, same = told["figure"], figure_of(c, room)
     assert [t["name"] for t in figure["data"] if "name" in t] == [
         t.name for t in same.data if t.name

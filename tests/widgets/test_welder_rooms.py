@@ -5,7 +5,6 @@ bounds.
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,13 +18,12 @@ from explorer.ir.program import Program
 from explorer.measure.compare import Comparison, Measurement
 from explorer.welder.options import Options
 from tests.widgets import made_by_hand as hand
+from tests.widgets.drawn_geometry import SIZES, problems
 from tests.widgets.of_family import of_family
-from tests.widgets.test_roller_rooms import outside
-from widgets.charts import tile_curve as tile_curve_chart
+from widgets.draw.see import sentence_text
 from widgets.draw.table import time_text
 from widgets.model.compiled import Compiled
 from widgets.model.hand import Move, Outcome, Totals
-from widgets.model.house import read
 from widgets.model.on_show import View
 from widgets.page.report import document
 from widgets.rooms import gallery
@@ -34,14 +32,16 @@ from widgets.session.moves import Hands
 from widgets.session.session import Session
 from widgets.session.state import fragment, from_fragment
 from widgets.session.timing.jobs import Job
-from widgets.welder import tile_curve, tile_graph, tile_stream
+from widgets.welder import tile_curve
 from widgets.welder import tile_curve_picture as curve_picture
-from widgets.welder import tile_graph_picture as graph_picture
-from widgets.welder import tile_stream_picture as stream_picture
 from widgets.welder import view as welder_view
-from widgets.welder.stream_layout import bands_of
-from widgets.welder.tile_stream import Operator, Rect, Reuse, Slot, StreamRows, nodes_of
-from widgets.welder.welded import Welded
+from widgets.welder.pipeline import Operator, Outer, PipelineRows, Value, crossing
+from widgets.welder.pipeline_figure import figure as pipeline_figure
+from widgets.welder.pipeline_figure import see
+from widgets.welder.pipeline_layout import folded
+from widgets.welder.tile_graph_columns import window
+from widgets.welder.tile_graph_picture import columns_for
+from widgets.welder.welded import Welded, level_name
 
 MIB = 1 << 20
 LEVELS = ("register", "L1", "L2", "L3", "DRAM")
@@ -87,116 +87,121 @@ def seen(session: Session, device: str = "", rank: int = -1, op: str = "") -> We
     return found
 
 
-def rows_of(count: int, *, inputs: int = 1, seed: int = 3) -> StreamRows:
+def rows_of(count: int, *, inputs: int = 1, far: int = 3) -> PipelineRows:
     """A chain of operators made by hand, each read by the next and some by one far away."""
     held = LevelBytes("L2", 1 << 16, 1 << 20, 1 << 22)
     levels = tuple(replace(held, level=level) for level in LEVELS)
     plan = GroupPlan("L2", (("i", 8),), 64, 32, levels, (), (), 1.0, 12.0)
-    operators = tuple(Operator(f"t{n}", f"operator {n}", "elementwise", ()) for n in range(count))
-    reuse = [Reuse(n, n + 1, f"t{n}", LEVELS[n % 3], (8, 4)) for n in range(count - 1)]
-    reuse += [Reuse(n, n + seed, f"t{n}", LEVELS[n % 3], (8, 4)) for n in range(0, count - seed, 2)]
-    slots = [
-        Slot(n, f"w{n}_{i}", "load", (8, 8), tuple(Rect(at, (8, 4), 128) for at in ("DRAM", "L2")))
+    operators = tuple(
+        Operator(f"t{n}", f"operator_{n}", "elementwise", (f"o{n}",)) for n in range(count)
+    )
+    values = tuple(
+        Value(
+            f"t{n}", f"operator_{n}", n,
+            (n + 1, n + far) if n % 2 == 0 and n + far < count else (n + 1,),
+            LEVELS[n % 3], (1, 8, 4), 128, (1, 1024, 4), 16384,
+        )
+        for n in range(count - 1)
+    )  # fmt: skip
+    outer = [
+        Outer(f"w{n}_{i}", f"weight.of.operator.{n}.{i}", "weight", (n,), (8, 8), 256)
         for n in range(0, count, 3)
         for i in range(inputs)
     ]
-    slots += [
-        Slot(n, f"t{n}", "reuse", (8, 8), (Rect(LEVELS[n % 3], (8, 4), 128),)) for n in range(count)
-    ]
-    nodes = tuple(nodes_of(count, reuse, LEVELS, "L2"))
-    return StreamRows(
-        "group", "this-cpu", True, LEVELS, operators, tuple(slots), tuple(reuse), nodes, plan,
-        True, (),
+    result = Outer("out", f"operator_{count - 1}", "output", (count - 1,), (8, 8), 256)
+    return PipelineRows(
+        "group", "this-cpu", True, LEVELS, operators, values, tuple(outer), (result,),
+        (tuple(range(count)),), levels, 1 << 20, 1 << 22, "L2", ("off", "register", "L1", "L2"),
+        plan, True,
     )  # fmt: skip
 
 
-# The streaming picture
-
-
-def test_a_tensor_is_drawn_once_and_reaches_from_memory_to_its_operator(golden: Session) -> None:
-    rows = tile_stream.data(seen(golden))
-    assert [o.kind for o in rows.operators][:2] == ["contraction", "reduction, max"]
-    names = [s.tensor for s in rows.slots]
-    assert len(names) == len(set(names))
-    order = {level: n for n, level in enumerate(rows.levels)}
-    for s in rows.slots:
-        at = [order[r.level] for r in s.rects]
-        assert at == sorted(at, reverse=True) and at
-        assert (s.rects[0].level == rows.levels[-1]) == (s.kind != "reuse")
-        for r in s.rects:
-            assert all(t <= n for t, n in zip(r.tile, s.full, strict=True))
-
-
-def test_what_is_handed_on_has_no_tile_behind_its_level(golden: Session) -> None:
-    rows = tile_stream.data(seen(golden))
-    level = {r.tensor: r.level for r in rows.reuse}
-    for s in rows.slots:
-        if s.kind == "reuse":
-            assert s.rects[0].level == level[s.tensor]
-
-
-def test_virtual_nodes_are_inside_each_other(golden: Session) -> None:
-    for rows in (tile_stream.data(seen(golden)), rows_of(12)):
-        for a in rows.nodes:
-            for b in rows.nodes:
-                one, two = set(a.operators), set(b.operators)
-                assert one <= two or two <= one or not one & two
-        assert max((set(n.operators) for n in rows.nodes), key=len) == set(
-            range(len(rows.operators))
-        )
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 13, 40])
-@pytest.mark.parametrize("inputs", [1, 2, 23])
-def test_nothing_overlaps_however_many_operators_there_are(count: int, inputs: int) -> None:
-    rows = rows_of(count, inputs=inputs)
-    figure = stream_picture.figure(rows)
-    assert outside(figure) == []
-    boxes = solid(figure.text())
-    assert len(boxes) >= count
-    for i, (x, y, w, h) in enumerate(boxes):
-        assert x >= 0 and x + w <= figure.width and y + h <= figure.height
-        for a, b, c, d in boxes[i + 1 :]:
-            assert x + w <= a or a + c <= x or y + h <= b or b + d <= y
-
-
-def solid(text: str) -> list[tuple[float, float, float, float]]:
-    """The boxes of operators and tiles."""
-    found = []
-    for e in ElementTree.fromstring(text).iter():
-        if (
-            e.tag.endswith("rect")
-            and e.get("fill") == "var(--pane)"
-            and float(e.get("width", 0)) > 20
-        ):
-            x, y, w, h = (float(e.get(k, 0)) for k in ("x", "y", "width", "height"))
-            found.append((x, y, w, h))
+def pipeline_of(session: Session, cut: str = "", op: str = "", device: str = "") -> PipelineRows:
+    found = gallery.named("welder").draw(Seen(session, View(device, cut=cut)), op)[0]
+    assert isinstance(found, PipelineRows)
     return found
 
 
-@pytest.mark.parametrize("count", [2, 9, 40])
-def test_two_reuse_tiles_never_share_a_stretch_of_a_track(count: int) -> None:
-    rows = rows_of(count)
-    for band in bands_of(rows, 0.0):
-        left = {p.column.operator: p.x for p in band.columns if p.column.first}
-        right = {p.column.operator: p.right for p in band.columns if p.column.last}
-        spans: dict[tuple[str, int], list[tuple[float, float]]] = {}
-        for r, track in band.tracks.items():
-            start, end = right.get(r.source, 0.0), left.get(r.target, 1e4)
-            spans.setdefault((r.level, track), []).append((start, end))
-        for mine in spans.values():
-            mine.sort()
-            assert all(a[1] <= b[0] for a, b in pairwise(mine))
+# The fused pipeline
 
 
-def test_every_operator_and_every_column_has_a_place() -> None:
-    rows = rows_of(40, inputs=23)
-    bands = bands_of(rows, 0.0)
-    shown = [p.column.operator for band in bands for p in band.columns]
-    assert sorted(set(shown)) == list(range(40)) and shown == sorted(shown)
-    slots = [s.tensor for band in bands for p in band.columns for s in p.column.slots]
-    assert sorted(slots) == sorted(s.tensor for s in rows.slots)
-    assert all(a.end < b.y for a, b in pairwise(bands))
+def test_every_cut_level_is_a_plan_of_its_own(golden: Session) -> None:
+    whole = pipeline_of(golden)
+    assert whole.cuts[0] == "off" and whole.cut == whole.cuts[-1] != "off"
+    frames = [pipeline_of(golden, cut) for cut in whole.cuts]
+    for f in frames:
+        assert sorted(o for k in f.kernels for o in k) == list(range(len(f.operators)))
+        stored = sum(v.level == f.levels[-1] for v in f.values)
+        assert (stored > 0) == (len(f.kernels) > 1)
+    assert all(len(k) == 1 for k in frames[0].kernels)
+    assert frames[0].traffic == whole.apart == sum(crossing(p) for p in seen(golden).apart)
+    counts, moved = [len(f.kernels) for f in frames], [f.traffic for f in frames]
+    assert counts == sorted(counts, reverse=True) and moved == sorted(moved, reverse=True)
+    assert frames[-1].traffic == crossing(seen(golden).plan)
+    with pytest.raises(BadOption, match="not fused up to 'L7'"):
+        pipeline_of(golden, "L7")
+
+
+def test_a_value_is_handed_on_where_the_plan_says(golden: Session) -> None:
+    plan, rows = seen(golden).plan, pipeline_of(golden)
+    levels = {e.level for e in plan.edges}
+    assert {v.level for v in rows.inner} - {"register"} == levels - {"register"}
+    for v in rows.values:
+        assert v.tile_bytes <= v.bytes and v.source < min(v.readers)
+
+
+def test_the_scrubber_goes_through_the_cut_levels(golden: Session) -> None:
+    found = golden.answer("picture", {"room": "welder"})
+    (name, title, values, at, texts) = found["controls"]["more"][0]
+    assert found["controls"]["play"] == name == "cut" and title == "fuse up to"
+    assert at == len(values) - 1 and texts[:2] == ["off", "registers"]
+    off = golden.answer("picture", {"room": "welder", "cut": "off"})
+    assert off["svg"] != found["svg"] and off["see"][0][2][0] == "6 kernels"
+
+
+def test_the_sentences_count_what_is_drawn(golden: Session) -> None:
+    rows = pipeline_of(golden)
+    said = [sentence_text(s) for s in see(rows)]
+    assert said[0] == f"{len(rows.operators)} operators run as 1 kernel."
+    assert said[1] == f"{len(rows.inner)} of {len(rows.values)} values never reach memory."
+    assert said[2].startswith("Memory traffic: ") and " instead of " in said[2]
+    text = pipeline_figure(rows, "", (1012, 600)).text()
+    for sentence in see(rows):
+        for mark in sentence:
+            assert isinstance(mark, str) or lit(text, mark.lights)
+
+
+def lit(text: str, lights: str) -> int:
+    """How many marks of a drawing a number lights."""
+    keys = [set((e.get("data-k") or "").split()) for e in ElementTree.fromstring(text).iter()]
+    return sum(any(set(way.split()) <= k for way in lights.split("|")) for k in keys)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("count", [1, 2, 5, 13, 40])
+@pytest.mark.parametrize("inputs", [1, 4])
+def test_a_pipeline_can_be_read_however_long_it_is(
+    count: int, inputs: int, size: tuple[int, int]
+) -> None:
+    rows = rows_of(count, inputs=inputs)
+    for on in {0, count // 2, count - 1}:
+        figure = pipeline_figure(rows, "", size, f"o{on}")
+        assert (figure.width, figure.height) == size and problems(figure) == []
+    apart = replace(
+        rows,
+        values=tuple(replace(v, level="DRAM") for v in rows.values),
+        kernels=tuple((n,) for n in range(count)),
+    )
+    assert problems(pipeline_figure(apart, "", size)) == []
+    assert problems(pipeline_figure(rows, "", size, handles=True)) == []
+
+
+@pytest.mark.parametrize("shown", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("on", [0, 3, 20, 39])
+def test_operators_that_have_no_room_are_folded_and_counted(shown: int, on: int) -> None:
+    parts = folded(40, shown, on)
+    assert [n for p in parts for n in p] == list(range(40))
+    assert len(parts) <= max(shown, 3) and ((on,) in parts)
 
 
 # The curve
@@ -234,16 +239,15 @@ def test_a_point_plans_the_group_again_at_its_tile(golden: Session) -> None:
 
 def test_every_point_stands_for_its_tile_and_says_what_it_is(golden: Session) -> None:
     rows = tile_curve.data(seen(golden))
-    figure = tile_curve_chart.chart(rows, "", "page")
-    places = [
-        (take["rank"], words)
-        for trace in figure.data
-        if trace.meta and trace.name != "on show"
-        for take, words in zip(trace.meta["take"], trace.customdata, strict=True)
-    ]
-    assert sorted(rank for rank, _ in places) == list(range(len(rows.points)))
-    assert all(words == tile_curve.point_words(rows, rank) for rank, words in places)
-    assert outside(curve_picture.figure(rows)) == []
+    for size in SIZES:
+        figure = curve_picture.figure(rows, size)
+        assert problems(figure) == []
+        points = {
+            int(e.get("data-rank", 0)): "".join(e.itertext())
+            for e in ElementTree.fromstring(figure.text()).iter()
+            if e.get("data-rank")
+        }
+        assert points == {n: tile_curve.point_words(rows, n) for n in range(len(rows.points))}
 
 
 def test_bytes_of_a_level_apart_are_the_sum_of_the_kernels(golden: Session) -> None:
@@ -266,7 +270,7 @@ def test_odd_sizes_are_drawn(rows: int, device: str) -> None:
     session = Session(c, sizes={"n": rows})
     for room in (*of_family("groups"), "groups"):
         figure, table = gallery.picture(room, Seen(session, View(device)))
-        assert outside(figure) == [] and table.rows and len(figure.text()) < 120_000
+        assert problems(figure) == [] and table.rows and len(figure.text()) < 120_000
 
 
 def test_before_welder_has_run_a_room_says_so() -> None:
@@ -286,17 +290,24 @@ def test_before_welder_has_run_a_room_says_so() -> None:
     assert "Welder has not run" in gallery.picture("groups", early)[0].text()
 
 
-def test_all_groups_are_drawn_or_counted() -> None:
-    house = read(hand.HandMade())
-    (group, *_) = tile_graph.data(house.compiled.program)
-    many = tuple(
-        replace(group, name=f"g{n}", bytes_before=n + 8, ops=(f"o{n}",)) for n in range(900)
-    )
-    figure = graph_picture.figure(many, house, "o3")
-    assert figure.text().count("data-op=") == 3 * graph_picture.MOST_GROUPS
-    assert "the 400 that move most are drawn" in figure.title and "o3" in figure.text()
-    assert outside(figure) == []
-    assert graph_picture.figure(many[:1], house).height <= 140
+@pytest.mark.parametrize("size", SIZES)
+def test_a_tile_graph_has_the_levels_of_its_edges(size: tuple[int, int]) -> None:
+    c = explorer.compile("tests/data/tiny_bert.onnx", until="planned")
+    graph = c.program.decisions.tile_graph
+    assert graph is not None
+    on_show = Seen(Session(c), View(width=size[0], height=size[1]))
+    for group in (graph.groups[0], max(graph.groups, key=lambda g: len(g.members))):
+        op = min(group.origin)
+        rows, figure, table = gallery.named("groups").draw(on_show, op)
+        assert figure is not None and problems(figure) == [] and len(rows) == len(graph.groups)
+        shown = window(on_show, op, columns_for(size[0]))
+        assert op in shown.columns[shown.on].ops
+        assert len(shown.columns) + shown.before + shown.after <= len(graph.groups)
+        for v in shown.columns[shown.on].rows.inner:
+            assert level_name(v.level) in figure.body or len(shown.columns[shown.on].ops) > 6
+        text = figure.text()
+        marks = [m for s in table.see for m in s if not isinstance(m, str)]
+        assert all(lit(text, m.lights) for m in marks if m.lights != "cut")
 
 
 def test_a_saved_page_holds_groups_and_tiles_and_one_data_sheet() -> None:
@@ -329,7 +340,7 @@ def test_a_move_is_predicted_drawn_and_undone(session: Session) -> None:
     rows = {row[0]: row for row in found["rows"]}
     assert rows["kernels"][3] == "+1" and rows["to and from memory"][3].startswith("+")
     after = gallery.picture("connections", session)[1].rows
-    assert after != before and ("mat_mul", "DRAM") in {(r[0], r[5]) for r in after}
+    assert after != before and ("mat_mul", "memory") in {(r[0], r[5]) for r in after}
     session.answer("move", {"value": "exp", "level": "DRAM"})
     assert len(session.hand.moves) == 2
     session.answer("unmove", {})

@@ -13,7 +13,7 @@ WORDS = "%{customdata}<extra></extra>"
 
 def chart(rows: CurveRows, title: str, theme: str) -> go.Figure:
     """Bytes that all tasks move over elements of the output tile, both logarithmic: the tiles that
-    have room, those that have none, the least of each size, and where room ends.
+    fit, those that do not, the least of each size, and where the capacity ends.
     """
     c, figure = colours(theme), go.Figure()
     best = rows.frontier
@@ -27,14 +27,14 @@ def chart(rows: CurveRows, title: str, theme: str) -> go.Figure:
     )
     fits = [n for n, p in enumerate(rows.points) if p.fits]
     others = [n for n, p in enumerate(rows.points) if not p.fits]
-    _points(figure, rows, fits, "has room", {"symbol": "circle-open", "color": c["ink"], "size": 8})
+    _points(figure, rows, fits, "fits", {"symbol": "circle-open", "color": c["ink"], "size": 8})
     bad = {"symbol": "x-thin-open", "color": c["bad"], "size": 8}
-    _points(figure, rows, others, "has no room", bad)
+    _points(figure, rows, others, "does not fit", bad)
     on = {"symbol": "circle", "color": c["accent"], "size": 12}
-    _points(figure, rows, [rows.rank] if rows.rank >= 0 else [], "on show", on)
+    _points(figure, rows, [rows.rank] if rows.rank >= 0 else [], "current", on)
     if rows.cut:
         room = f", {size_text(rows.capacity)}" if rows.capacity else ""
-        said = f"room ends: {rows.level}{room}"
+        said = f"capacity of {rows.level}{room}"
         moved = [p.traffic for p in rows.points]
         figure.add_scatter(
             x=[rows.cut] * 2,

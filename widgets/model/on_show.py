@@ -27,8 +27,8 @@ class View:
     bricks a share and which rKernels, "" and 0 for those in use; for Grinder's which loop, and what
     a launch and a barrier are supposed to take; for that of sizes which symbol; for those of steps
     which step, -1 for the largest, and what its program is compared with; for the flow of code
-    which loops are opened. `width` and `height` are the pixels that the page has for the drawing,
-    0 where it does not say.
+    which loops are opened; for the fused pipeline the memory level up to which it is fused. `width`
+    and `height` are the pixels that the page has for the drawing, 0 where it does not say.
     """
 
     device: str = ""
@@ -44,6 +44,7 @@ class View:
     step: int = -1
     against: str = ""
     opened: str = ""
+    cut: str = ""
     width: int = 0
     height: int = 0
 

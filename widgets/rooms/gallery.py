@@ -27,6 +27,7 @@ from widgets.charts.steps import left_out as left_out_chart
 from widgets.charts.what_if import hardware
 from widgets.draw import plots
 from widgets.draw.see import see_part
+from widgets.draw.slide import PX
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
 from widgets.draw.table_drawing import drawn_table
@@ -82,9 +83,9 @@ from widgets.timed import (
 from widgets.training import backward_picture, cache_panel, memory_front
 from widgets.welder import (
     connections_picture,
+    pipeline_picture,
     tile_curve_picture,
     tile_graph_picture,
-    tile_stream_picture,
 )
 from widgets.what_if import hardware as hardware_picture
 from widgets.what_if import options as options_picture
@@ -108,7 +109,7 @@ PICTURES: tuple[Picture, ...] = (
     task_tree.PICTURE,
     iterations_picture.PICTURE,
     crossing_picture.PICTURE,
-    tile_stream_picture.PICTURE,
+    pipeline_picture.PICTURE,
     tile_curve_picture.PICTURE,
     connections_picture.PICTURE,
     tile_graph_picture.PICTURE,
@@ -218,12 +219,13 @@ def titled(caption: str) -> str:
 
 
 def for_page(picture: Picture, drawn: Drawn) -> dict[str, Any]:
-    """What a page draws of a picture: its chart's `figure`, where it has one, what the chart
-    `said`, its `svg`, "" where it is all chart, and the sentences that it is to `see`.
+    """What a page draws of a picture: its `svg`, "" where it is all chart, and the sentences that
+    it is to `see`; its chart's `figure` and what that `said`, where it has one and no drawing that
+    is made for the page's pixels.
     """
     rows, svg, table = drawn
     found: dict[str, Any] = {"svg": svg.text() if svg else "", "see": see_part(table.see)}
-    if picture.name in CHARTS and rows != ():
+    if picture.name in CHARTS and rows != () and (svg is None or svg.px != PX):
         figure = plots.for_page(CHARTS[picture.name](rows, "", "page"))
         found |= {"figure": figure, "said": table.caption}
     return found

@@ -278,6 +278,7 @@ def _more(
     step: int = -1,
     against: str = "",
     opened: str = "",
+    cut: str = "",
     width: int = 0,
     height: int = 0,
 ) -> dict[str, Any]:
@@ -292,6 +293,7 @@ def _more(
         "step": -1 if step == -1 else position(step),
         "against": str(against),
         "opened": str(opened),
+        "cut": str(cut),
         "width": min(position(width), MOST_PIXELS),
         "height": min(position(height), MOST_PIXELS),
     }

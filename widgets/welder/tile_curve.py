@@ -1,5 +1,5 @@
 """Traffic against the size of the output tile, with the capacity at which it ends, and the bytes of
-every memory level before and after welding (Welder, section 3).
+every memory level before and after fusion (Welder, section 3).
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from explorer.ir.decisions.tile_graph import GroupPlan
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.tile_costs import TileCost, holder
 from widgets.draw.table import size_text
-from widgets.welder.stream_marks import NAMES
-from widgets.welder.welded import Welded, tile_words
+from widgets.welder.welded import Welded, level_name, tile_words
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """One tile of the curve: elements of its output tile, bytes that all tasks move, bytes that one
-    holds, whether there is room, and how many tasks in how many waves.
+    holds, whether it fits, and how many tasks in how many waves.
     """
 
     tile: str
@@ -47,7 +46,7 @@ class Moved:
 class CurveRows:
     """The curve of one group on one device; `level` holds a task's tile, `farther` feeds it.
 
-    `cut` is between the largest tile that has room and the next larger one, 0 where all have.
+    `cut` is between the largest tile that fits and the next larger one, 0 where all fit.
     """
 
     group: str
@@ -60,12 +59,11 @@ class CurveRows:
     rank: int
     cut: float
     moved: tuple[Moved, ...]
-    program: tuple[int, int]  # bytes to and from memory of all groups: apart, welded
     ops: tuple[str, ...]
 
     @property
     def frontier(self) -> tuple[Point, ...]:
-        """The least traffic of each size that has room, small tiles first."""
+        """The least traffic of each size that fits, small tiles first."""
         best: dict[int, Point] = {}
         for p in self.points:
             if p.fits and (p.elements not in best or p.traffic < best[p.elements].traffic):
@@ -90,7 +88,6 @@ def data(welded: Welded) -> CurveRows:
         rank_of(welded),
         cut_off(points),
         tuple(moved(welded.plan, welded.apart)),
-        welded.program,
         welded.ops,
     )
 
@@ -122,7 +119,7 @@ def _point(cost: TileCost, whole: Mapping[str, int]) -> Point:
 
 
 def cut_off(points: Sequence[Point]) -> float:
-    """Where the tiles that have room end, in elements; 0 where none that has not is larger."""
+    """Where the tiles that fit end, in elements; 0 where none that does not fit is larger."""
     fit = [p.elements for p in points if p.fits]
     larger = [p.elements for p in points if p.elements > max(fit, default=0)]
     if not larger:
@@ -142,7 +139,7 @@ def point_words(rows: CurveRows, n: int) -> str:
     p = rows.points[n]
     room = f" of {size_text(rows.capacity)}" if rows.capacity else ""
     return (
-        f"tile {p.tile}: {size_text(p.traffic)} from {NAMES.get(rows.farther, rows.farther)}, "
-        f"{size_text(p.footprint)}{room} held in {NAMES.get(rows.level, rows.level)}"
-        f"{'' if p.fits else ', no room'}, {p.grid:,} tasks in {p.waves:,} waves"
+        f"tile {p.tile}: {size_text(p.traffic)} from {level_name(rows.farther)}, "
+        f"{size_text(p.footprint)}{room} held in {level_name(rows.level)}"
+        f"{'' if p.fits else ', does not fit'}, {p.grid:,} tasks in {p.waves:,} waves"
     )

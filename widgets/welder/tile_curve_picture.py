@@ -1,25 +1,51 @@
-"""The words of the tile curve, and below it the bytes of every level."""
+"""The drawing and the words of the tile curve, and beside it the bytes of every level."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import ceil, floor, log2
+
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg
-from widgets.draw.table import Cell, Table, size_text
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import NARROW, PX, cut_to, wide
+from widgets.draw.svg import Svg, label, path, rect
+from widgets.draw.table import Cell, Table, count_text, size_text
 from widgets.model.picture import Picture
-from widgets.welder.moved_picture import bars
-from widgets.welder.tile_curve import CurveRows, Moved, data
+from widgets.welder.tile_curve import CurveRows, Moved, data, point_words
 from widgets.welder.view import GROUPS, of_group
+from widgets.welder.welded import level_name, short_name
+
+Plot = tuple[float, float, float, float]  # left, top, right, bottom
+
+
+def see(rows: CurveRows) -> tuple[Sentence, ...]:
+    """The sentences: how many tiles fit, which is current, and what fusion saves."""
+    fits, level = sum(p.fits for p in rows.points), level_name(rows.level)
+    found: list[Sentence] = [
+        (Mark(f"{fits} of {count_text(len(rows.points), 'tile')}", "fits"), f" fit in {level}.")
+    ]
+    if rows.rank >= 0:
+        p = rows.points[rows.rank]
+        moved = size_text(p.traffic)
+        found.append(("The current tile, ", Mark(p.tile, "current"), f", moves {moved}."))
+    last = rows.moved[-1] if rows.moved else None
+    if last is not None and last.before is not None:
+        found.append(
+            ("Memory traffic: ", Mark(size_text(last.after), "moved"),
+             f" instead of {size_text(last.before)}.")
+        )  # fmt: skip
+    return tuple(found)
 
 
 def table(rows: CurveRows) -> Table:
     """One row a tile, then one a border of two levels."""
     columns = (
         "", "output tile", "elements", f"bytes {rows.farther} to {rows.level}",
-        f"bytes held in {rows.level}", "has room", "tasks", "waves",
+        f"bytes held in {rows.level}", "fits", "tasks", "waves",
     )  # fmt: skip
     points: tuple[tuple[Cell, ...], ...] = tuple(
         (
-            "on show" if n == rows.rank else "",
+            "current" if n == rows.rank else "",
             p.tile,
             p.elements,
             p.traffic,
@@ -35,7 +61,7 @@ def table(rows: CurveRows) -> Table:
         for m in rows.moved
     )
     found = (*points, *levels)
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows))
+    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
 
 
 def _before_words(m: Moved) -> str:
@@ -43,19 +69,139 @@ def _before_words(m: Moved) -> str:
 
 
 def caption(rows: CurveRows) -> str:
-    """Which curve, and where on it the plan on show lies."""
-    fit_ = sum(p.fits for p in rows.points)
-    text = f"{rows.group} on {rows.device}: {fit_} of {len(rows.points)} tiles have room"
+    """Which curve, and where on it the current plan lies."""
+    fits = sum(p.fits for p in rows.points)
+    text = f"{rows.group} on {rows.device}: {fits} of {len(rows.points)} tiles fit"
     if rows.rank < 0:
         return text
     p = rows.points[rows.rank]
-    return f"{text}; on show {p.tile}, {size_text(p.traffic)} from {rows.farther}"
+    return f"{text}; current {p.tile}, {size_text(p.traffic)} from {rows.farther}"
 
 
-def figure(rows: CurveRows, selected: str = "") -> Svg:
-    """The bytes of the levels."""
-    marks, high = bars(rows)
-    return Svg(780, high, "".join(marks), f"Bytes of the levels: {caption(rows)}", selected)
+def figure(rows: CurveRows, size: tuple[int, int], selected: str = "") -> Svg:
+    """The curve, and beside it the bytes of the levels; below it where the page is narrow."""
+    w, h = size
+    if w < NARROW:
+        low = 60.0 + 44 * len(rows.moved)
+        marks = [*_curve(rows, (64, 30, w - 12.0, h - low - 56)), *_bars(rows, 0, h - low + 16, w)]
+    else:
+        part = round(w * 0.36)
+        marks = [*_curve(rows, (72, 30, w - part - 40.0, h - 52.0)), *_bars(rows, w - part, 18, w)]
+    return Svg(w, h, "".join(marks), f"Tile curve: {caption(rows)}", selected, PX)
+
+
+def _curve(rows: CurveRows, at: Plot) -> Iterator[str]:
+    left, top, right, bottom = at
+    if not rows.points:
+        yield label(left, top, "No tile divides this kernel.", "i")
+        return
+    xs, ys = [p.elements for p in rows.points], [max(1, p.traffic) for p in rows.points]
+    x_axis, y_axis = _Log(xs, left + 10, right - 10), _Log(ys, bottom - 10, top + 14)
+    for n in x_axis.ticks(88):
+        yield path(f"M{x_axis(n):.1f} {top:g}V{bottom:g}", "var(--line)")
+        yield label(x_axis(n), bottom + 18, f"{n:,}", anchor="middle")
+    for n in y_axis.ticks(44):
+        yield path(f"M{left:g} {y_axis(n):.1f}H{right:g}", "var(--line)")
+        yield label(left - 6, y_axis(n) + 4, size_text(n), anchor="end")
+    yield path(f"M{left:g} {top:g}V{bottom:g}H{right:g}", "var(--edge)")
+    room = right - left + 60
+    said = f"traffic of {level_name(rows.farther)} to {level_name(rows.level)}, predicted"
+    yield label(left - 60, 14, cut_to(said, room), title=said)
+    said = "elements of the output tile"
+    yield label(right, bottom + 38, said, anchor="end")
+    if rows.cut:
+        yield from _capacity(rows, x_axis(rows.cut), at)
+    best = [(x_axis(p.elements), y_axis(max(1, p.traffic))) for p in rows.frontier]
+    if best:
+        d = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in best)
+        yield path(d, "var(--ink2)", 'stroke-width="2" stroke-linejoin="round"')
+    order = sorted(range(len(rows.points)), key=lambda n: n == rows.rank)
+    for n in order:
+        p = rows.points[n]
+        yield _point(rows, n, x_axis(p.elements), y_axis(max(1, p.traffic)))
+    yield from _legend(bottom + 38, left)
+
+
+def _capacity(rows: CurveRows, x: float, at: Plot) -> Iterator[str]:
+    left, top, right, _ = at
+    size = f" {size_text(rows.capacity)}" if rows.capacity else ""
+    said = f"capacity of {level_name(rows.level)}:{size}"
+    body = path(f"M{x:.1f} {top:g}V{at[3]:g}", "var(--bad)", 'stroke-dasharray="5 4"')
+    end = x - 8 >= left + wide(said, bold=True)
+    at_x = x - 6 if end else min(x + 6, right - wide(said, bold=True))
+    width = wide(said, bold=True)
+    body += rect((at_x - width if end else at_x) - 2, top - 2, width + 4, 18, "var(--pane)")
+    body += label(at_x, top + 12, said, "bad", anchor="end" if end else "")
+    yield lit_by(body, "capacity")
+
+
+def _point(rows: CurveRows, n: int, x: float, y: float) -> str:
+    p, said = rows.points[n], point_words(rows, n)
+    keys = f"{'fits' if p.fits else 'not'}{' current' * (n == rows.rank)}"
+    target = rect(x - 9, y - 9, 18, 18, "transparent", title=said)
+    if n == rows.rank:
+        mark = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6.5" fill="var(--accent)"/>'
+    elif p.fits:
+        mark = (
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="var(--pane)" stroke="var(--ink)" '
+            'stroke-width="1.5"/>'
+        )
+    else:
+        d = f"M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"
+        mark = path(d, "var(--bad)", 'stroke-width="1.5"')
+    return f'<g data-rank="{n}">{lit_by(mark + target, keys)}</g>'
+
+
+def _legend(y: float, x: float) -> Iterator[str]:
+    ring = 'fill="var(--pane)" stroke="var(--ink)" stroke-width="1.5"'
+    yield lit_by(
+        f'<circle cx="{x + 5:g}" cy="{y - 5:g}" r="4.5" {ring}/>' + label(x + 15, y, "fits"), "fits"
+    )
+    x += 52
+    body = path(f"M{x + 1:g} {y - 9:g}l8 8m0 -8l-8 8", "var(--bad)", 'stroke-width="1.5"')
+    yield lit_by(body + label(x + 15, y, "does not"), "not")
+
+
+def _bars(rows: CurveRows, x: float, y: float, right: float) -> Iterator[str]:
+    """Bytes at each border of two levels: apart outlined, fused filled."""
+    yield label(x, y, "Bytes between levels", "w i")
+    yield label(x, y + 20, "outlined: one kernel an operator; filled: fused")
+    shown = [*reversed(rows.moved)]
+    most = max((n or 0 for m in shown for n in (m.before, m.after)), default=1) or 1
+    y += 48
+    for m in shown:
+        after = size_text(m.after)
+        words = f"{size_text(m.before)} → {after}" if m.before is not None else after
+        name = f"{level_name(m.farther)} ↔ {level_name(m.level)}"
+        if wide(name) + wide(words) + 8 > right - x:
+            name = f"{short_name(m.farther)} ↔ {short_name(m.level)}"
+        body = label(x, y, name, "i")
+        body += label(right, y, words, "i", anchor="end")
+        room = right - x - 2
+        if m.before is not None:
+            edge = 'stroke="var(--ink3)"'
+            body += rect(x + 1, y + 7, max(1.0, room * m.before / most), 14, "none", edge)
+        body += rect(x + 1, y + 10, max(1.0, room * m.after / most), 8, "var(--ink2)")
+        yield lit_by(body, "moved" if m is shown[0] else "level")
+        y += 44
+
+
+class _Log:
+    """A logarithmic axis between two pixels."""
+
+    def __init__(self, values: list[int], start: float, end: float) -> None:
+        self.low, self.high = floor(log2(min(values))), max(ceil(log2(max(values))), 1)
+        self.high = max(self.high, self.low + 1)
+        self.start, self.end = start, end
+
+    def __call__(self, value: float) -> float:
+        share = (log2(value) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, apart: float) -> list[int]:
+        """Powers of two, at least so many pixels apart."""
+        step = max(1, ceil(apart * (self.high - self.low) / abs(self.end - self.start)))
+        return [1 << n for n in range(max(0, self.low), self.high + 1, step)]
 
 
 PICTURE = Picture(

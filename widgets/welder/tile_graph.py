@@ -1,4 +1,4 @@
-"""The tile graph: which kernels became one, at which memory level each intermediate is handed over,
+"""The tile graph: which kernels became one, at which memory level each intermediate is handed on,
 and the bytes saved.
 """
 
@@ -12,14 +12,16 @@ from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, TileEdge, T
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
 from explorer.ir.types import Tensor
+from widgets.draw.see import Sentence
 from widgets.draw.table import Table, count_text, size_text
 from widgets.model.house import House
+from widgets.welder.welded import level_name
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
     """An intermediate: from which member to which, its bytes, and the level at which it is handed
-    over.
+    on.
     """
 
     source: str
@@ -96,22 +98,23 @@ def of_operator(groups: tuple[Group, ...], op: str) -> Group | None:
     return mine or max(groups, key=lambda g: len(g.members), default=None)
 
 
-def table(groups: tuple[Group, ...], house: House) -> Table:
+def table(groups: tuple[Group, ...], house: House, see: tuple[Sentence, ...] = ()) -> Table:
     """One row a group."""
     return Table(
-        ("group", "members", "bytes before", "bytes after", "handed over at"),
+        ("group", "members", "bytes before", "bytes after", "handed on at"),
         tuple(
             (
                 house.label(g.name, g.ops),
                 " → ".join(map(house.member, g.members)),
                 g.bytes_before,
                 g.bytes_after,
-                ", ".join(sorted({h.level for h in g.handovers})),
+                ", ".join(sorted({level_name(h.level) for h in g.handovers})),
             )
             for g in groups
         ),
         tuple(g.ops for g in groups),
         caption(groups),
+        see,
     )
 
 
@@ -120,6 +123,6 @@ def caption(groups: tuple[Group, ...]) -> str:
     before, after = sum(g.bytes_before for g in groups), sum(g.bytes_after for g in groups)
     return (
         f"{count_text(sum(len(g.members) for g in groups), 'kernel')} became {len(groups)}; "
-        "modelled traffic to memory "
+        "predicted traffic to memory "
         f"{size_text(before)} → {size_text(after)}"
     )

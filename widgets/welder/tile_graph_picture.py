@@ -1,135 +1,225 @@
-"""The drawing of all groups of a program: each a box with its kernels, and its bytes to and from
-memory apart and welded.
+"""The drawing of the tile graph, as in Welder's paper: operators with their tiles, and edges with
+the memory level at which they are cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from explorer.ir.stage import Stage
-from widgets.draw import theme
-from widgets.draw.svg import Svg, fit, label, path_end, rect, text_width, together, wrapped
-from widgets.draw.table import size_text
-from widgets.model.house import House
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import PX, legend, node, one_line, pipe, tip, wide
+from widgets.draw.svg import Svg, label, rect
+from widgets.draw.table import count_text, size_text
 from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.model.picture import Drawn, Picture, nothing
 from widgets.welder import tile_graph
-from widgets.welder.tile_graph import Group, caption, of_operator
+from widgets.welder.pipeline import PipelineRows
+from widgets.welder.pipeline_figure import tile_text
+from widgets.welder.pipeline_layout import folded
+from widgets.welder.tile_graph import Group, caption
+from widgets.welder.tile_graph_columns import GraphWindow, GroupColumn, MemoryEdge, window
+from widgets.welder.welded import level_name
 
-WIDTH, LEFT, RIGHT, TOP = 780.0, 12.0, 768.0, 70.0
-ACROSS, HIGH, BETWEEN = 4, 58.0, 8.0
-CHIP, MOST_CHIPS, MOST_GROUPS = 10.0, 11, 400
-FAMILIES = {"elementwise": "elementwise", "reduction": "reduction"}
-
-
-def figure(groups: Sequence[Group], house: House, selected: str = "") -> Svg:
-    """The groups in program order."""
-    if not groups:
-        return Svg(680, 60, label(12, 34, "Welder has not run.", "i"), "No tile graph")
-    found = tuple(groups)
-    on = of_operator(found, selected) if selected else None
-    shown = _shown(found, on)
-    said, more = caption(found), len(found) - len(shown)
-    if more:
-        said += f"; the {len(shown)} that move most are drawn, all are in the table"
-    marks = [label(LEFT, 20, fit(said, RIGHT - LEFT), "i w", title=said), *_legend(40.0)]
-    most = max((g.bytes_before for g in shown), default=1) or 1
-    convs = {o.name for o in house.operators if o.family == "conv"}
-    wide = (RIGHT - LEFT - BETWEEN * (ACROSS - 1)) / ACROSS
-    for n, g in enumerate(shown):
-        x = LEFT + n % ACROSS * (wide + BETWEEN)
-        y = TOP + n // ACROSS * (HIGH + BETWEEN)
-        marks.append(together(_group(g, house, x, y, wide, most, convs), g.ops))
-    high = TOP + -(-len(shown) // ACROSS) * (HIGH + BETWEEN) + 4
-    return Svg(WIDTH, high, "".join(marks), f"Tile graph: {said}", selected)
+NODE, GAP, LEAST, WIDEST = 46.0, 26.0, 112.0, 190.0  # of operators; widths of a column
+GUTTER, HEAD, FOOT, BUS = 86.0, 50.0, 62.0, 7.0
 
 
-def _shown(groups: Sequence[Group], on: Group | None) -> list[Group]:
-    """All groups, or those that move most with the one that is selected."""
-    if len(groups) <= MOST_GROUPS:
-        return list(groups)
-    ranked = sorted(groups, key=lambda g: (g is not on, -g.bytes_before))[:MOST_GROUPS]
-    kept = {g.name for g in ranked}
-    return [g for g in groups if g.name in kept]
+def columns_for(width: int) -> int:
+    """How many kernels stand beside each other."""
+    return max(1, int((width - 20 + GUTTER) // (LEAST + GUTTER)))
 
 
-def _group(
-    g: Group, house: House, x: float, y: float, wide: float, most: int, convs: Collection[str]
-) -> Iterator[str]:
-    count = len(g.members)
-    kernels = f"{count} kernel{'s' * (count != 1)}"
-    plan = f", task tile in {g.plan.level}" if g.plan else ""
-    levels = ", ".join(sorted({h.level for h in g.handovers}))
-    name = house.label(g.name, g.ops)
-    said = (
-        f"{name}: {kernels}{f', handed over at {levels}' if levels else ''}{plan}; "
-        f"{size_text(g.bytes_before)} to and from memory apart, {size_text(g.bytes_after)} welded\n"
-        f"{house.other_names(g.name)}"
+def see(groups: Sequence[Group], edges: int) -> tuple[Sentence, ...]:
+    """The sentences: what became of the operators, how many of all edges stay inside of kernels,
+    and what that saves.
+    """
+    members = sum(len(g.members) for g in groups)
+    inner = sum(len(g.handovers) for g in groups)
+    before, after = sum(g.bytes_before for g in groups), sum(g.bytes_after for g in groups)
+    return (
+        (
+            Mark(count_text(members, "operator"), "node"),
+            " run as ",
+            Mark(count_text(len(groups), "kernel"), "kernel"),
+            ".",
+        ),
+        (Mark(f"{inner} of {count_text(edges, 'edge')}", "kept"), " never reach memory."),
+        ("Memory traffic: ", Mark(size_text(after), "cut"), f" instead of {size_text(before)}."),
     )
-    edge = f'rx="4" stroke="var(--{"edge" if count > 1 else "line2"})" class="ground"'
-    fill = "var(--tint)" if count > 1 else "var(--pane)"
-    yield rect(x, y, wide, HIGH, fill, edge, title=said, ops=g.ops)
-    room = (wide - 16 - text_width(kernels)) / 1.07  # names are bold
-    yield label(x + 6, y + 15, fit(path_end(name), room), "i w", ops=g.ops, title=said)
-    yield label(x + wide - 6, y + 15, kernels, "q", anchor="end")
-    conv = bool(set(g.ops) & set(convs))
-    for i, kind in enumerate(g.kinds[:MOST_CHIPS]):
-        pattern = theme.family_token(_family(kind, conv=conv))
-        box = 'stroke="var(--ink3)" stroke-width="0.7"'
-        yield rect(x + 6 + i * (CHIP + 3), y + 21, CHIP, CHIP, f"url(#p-{pattern})", box)
-    if count > MOST_CHIPS:
-        yield label(x + 8 + MOST_CHIPS * (CHIP + 3), y + 30, f"+{count - MOST_CHIPS}", "q")
-    yield from _bytes(g, x + 6, y + 37, wide - 12, most)
 
 
-def _bytes(g: Group, x: float, y: float, wide: float, most: int) -> Iterator[str]:
-    """A pair of bars, outlined apart, filled welded, with the numbers after them."""
-    after = size_text(g.bytes_after)
-    text = f"{size_text(g.bytes_before)} → {after}" if g.bytes_before != g.bytes_after else after
-    room = wide - 108
-    yield rect(x, y, max(1.0, room * g.bytes_before / most), 12, "none", 'stroke="var(--ink3)"')
-    yield rect(x, y + 2, max(1.0, room * g.bytes_after / most), 8, "var(--t2)")
-    yield label(x + wide, y + 10, text, "i", anchor="end")
+def figure(w: GraphWindow, title: str, size: tuple[int, int], selected: str = "") -> Svg:
+    """Kernels beside each other, their operators from the top down."""
+    width, height = size
+    count = max(1, len(w.columns))
+    room = (width - 20 - GUTTER * (count - 1)) / count
+    wide_ = min(WIDEST, room)
+    left = 10 + (width - 20 - count * wide_ - (count - 1) * GUTTER) / 2
+    xs = [left + n * (wide_ + GUTTER) for n in range(count)]
+    rows = max(2, int((height - HEAD - FOOT - 8 + GAP) // (NODE + GAP)))
+    places = [_Places(c, x, wide_, rows, selected) for c, x in zip(w.columns, xs)]
+    floor = max((p.floor for p in places), default=HEAD) + 12
+    marks = [m for n, p in enumerate(places) for m in p.ground(on=n == w.on)]
+    marks += _memory_edges(w, places, floor)
+    marks += [m for p in places for m in p.marks()]
+    marks += _rest(w, height, width)
+    return Svg(width, height, "".join(marks), title, selected, PX)
 
 
-def _family(kind: str, *, conv: bool) -> str:
-    """The family whose hatch a kind of kernel has."""
-    return FAMILIES.get(kind, "conv" if conv else "matmul")
+class _Places:
+    """The operators of one column; those that have no room are folded."""
+
+    def __init__(self, c: GroupColumn, x: float, w: float, rows: int, selected: str) -> None:
+        self.column, self.x, self.w = c, x, w
+        operators = c.rows.operators
+        self.on = next((n for n, o in enumerate(operators) if selected in o.ops), -1)
+        self.parts = folded(len(operators), rows, max(0, self.on))
+        self.row = {o: n for n, part in enumerate(self.parts) for o in part}
+
+    def top(self, row: int) -> float:
+        """Where a row begins."""
+        return HEAD + 8 + row * (NODE + GAP)
+
+    def middle(self, operator: int) -> float:
+        """The height of an operator's sides."""
+        return self.top(self.row[operator]) + NODE / 2
+
+    @property
+    def floor(self) -> float:
+        """Where the kernel ends."""
+        return self.top(len(self.parts) - 1) + NODE + 8
+
+    def ground(self, *, on: bool) -> Iterator[str]:
+        """The kernel's box with its name and its bytes."""
+        c, x, w = self.column, self.x, self.w
+        edge = f'rx="8" stroke="var(--{"accent" if on else "ink"})" stroke-width="2"'
+        body = rect(x - 8, HEAD - 2, w + 16, self.floor - HEAD + 2, "var(--app)", edge, ops=c.ops)
+        name = one_line(c.rows.title, w + 14, "kernel ")
+        body += label(x - 6, 18, name, "a" if on else "i w", ops=c.ops, title=c.rows.title)
+        after, before = size_text(c.bytes_after), size_text(c.bytes_before)
+        words = f"{before} → {after}" if before != after else after
+        body += label(x - 6, 37, words if wide(words) <= w + 16 else after)
+        yield lit_by(body, "kernel")
+
+    def marks(self) -> Iterator[str]:
+        """The operators, and the edges between them with their levels."""
+        rows = self.column.rows
+        yield from self._edges(rows)
+        tiles = {v.source: v.tile for v in rows.values}
+        for n, part in enumerate(self.parts):
+            y = self.top(n)
+            if len(part) > 1:
+                names = ", ".join(rows.operators[o].label for o in part)
+                yield node(self.x, y, self.w, NODE, f"{len(part)} more", dashed=True, title=names)
+                continue
+            o = rows.operators[part[0]]
+            tile = tiles.get(part[0], ())
+            if part[0] not in tiles:
+                tile = _result_tile(rows)
+            yield node(
+                self.x, y, self.w, NODE, o.label, tile_text(tile) if tile else "",
+                family=o.family, ops=o.ops, on=part[0] == self.on,
+                title=f"{o.label}, {o.family}: tile {tile_text(tile)}",
+            )  # fmt: skip
+
+    def _edges(self, rows: PipelineRows) -> Iterator[str]:
+        """The direct edges with their level; longer ones run along the right side."""
+        center = self.x + self.w / 2
+        far = 0
+        said: set[int] = set()
+        for v in rows.values:
+            source = self.row[v.source]
+            for target in sorted({self.row[r] for r in v.readers} - {source}):
+                y1, y2 = self.top(source) + NODE, self.top(target)
+                keys = f"edge {v.level} kept"
+                if target == source + 1:
+                    body = pipe(f"M{center:g} {y1:g}V{y2 - 6:g}") + tip(center, y2, "down")
+                    if source not in said:
+                        said.add(source)
+                        name = level_name(v.level)
+                        words = name if wide(name, bold=True) < self.w / 2 else v.level
+                        at = center + wide(words, bold=True) / 2 + 12
+                        body += label(at, (y1 + y2) / 2 + 3, words, "i w", anchor="middle")
+                    yield lit_by(body, keys)
+                    continue
+                x = self.x + self.w + 4
+                a, b = y1 - 8, y2 + 12 + 4 * (far % 3)
+                far += 1
+                d = f"M{self.x + self.w:g} {a:g}H{x:g}V{b:g}H{self.x + self.w:g}"
+                yield lit_by(pipe(d, width=1.5), keys)
 
 
-def _legend(y: float) -> Iterator[str]:
-    x = LEFT
-    for family in ("conv", "matmul", "elementwise", "reduction"):
-        box = 'stroke="var(--ink3)" stroke-width="0.7"'
-        yield rect(x, y - 9, CHIP, CHIP, f"url(#p-{theme.family_token(family)})", box)
-        name = "other contraction" if family == "matmul" else family
-        yield label(x + 14, y, name)
-        x += text_width(name) + 28
-    yield rect(x, y - 9, 22, 10, "none", 'stroke="var(--ink3)"')
-    yield label(x + 27, y, "to and from memory apart")
-    x += 164
-    yield rect(x, y - 8, 22, 8, "var(--t2)")
-    yield label(x + 27, y, "welded")
-    yield from (
-        label(LEFT, y + 17 + 14 * i, line, "q")
-        for i, line in enumerate(
-            wrapped(
-                "A grey box is one kernel of several; choose one to see its tiles.", RIGHT - LEFT
-            )
-        )
-    )
+def _result_tile(rows: PipelineRows) -> tuple[int, ...]:
+    """The tile that a task writes of the kernel's result."""
+    level = rows.plan.level
+    mine = [t.tile for t in rows.plan.tiles if t.tensor == t.node and t.level == level]
+    return mine[-1] if mine else ()
+
+
+def _memory_edges(w: GraphWindow, places: Sequence[_Places], floor: float) -> Iterator[str]:
+    """Edges between kernels, cut at memory: beside each other straight, others below all."""
+    tracks: dict[int, int] = {}
+    chips: dict[tuple[int, int], str] = {}
+    for e in w.edges:
+        a, b = places[e.source], places[e.target]
+        x0, y0 = a.x + a.w + 8, a.middle(e.from_operator)
+        x1, y1 = b.x - 8, b.middle(e.to_operator)
+        if y1 == y0 and e.target == e.source + 1:
+            d = f"M{x0:g} {y0:g}H{x1 - 7:g}"
+        elif e.target == e.source + 1:
+            x = x1 - 13
+            d = f"M{x0:g} {y0:g}H{x:g}V{y1:g}H{x1 - 7:g}"
+        else:
+            track = tracks.setdefault(e.source, len(tracks))
+            x, y = x0 + GUTTER - 16 - 15, floor + BUS * track
+            near = x1 - 11
+            d = f"M{x0:g} {y0:g}H{x:g}V{y:g}H{near:g}V{y1:g}H{x1 - 7:g}"
+        body = pipe(d, dashed="6 3", width=2) + tip(x1, y1, "right")
+        chips[e.source, e.from_operator] = _memory_chip(e, x0, y0)
+        yield lit_by(body, "edge cut memory")
+    yield from (lit_by(chip, "edge cut memory") for chip in chips.values())
+
+
+def _memory_chip(e: MemoryEdge, x: float, y: float) -> str:
+    words = size_text(e.bytes)
+    w = wide(words, bold=True)
+    return rect(x + 2, y - 10, w + 4, 20, "var(--pane)") + label(x + 4, y + 5, words, "i w")
+
+
+def _rest(w: GraphWindow, height: int, width: int) -> Iterator[str]:
+    more = []
+    if w.before:
+        more.append(f"{count_text(w.before, 'kernel')} before")
+    if w.after:
+        more.append(f"{count_text(w.after, 'kernel')} after")
+    said = ", ".join(more)
+    items = [
+        ("kept", "pipe", "edge, cut at the level beside it"),
+        ("cut", "dash", "cut at memory"),
+        ("kernel", "box", "kernel"),
+    ]
+    yield from legend(items, height - 9, width - (wide(said) + 16 if said else 0))
+    if said:
+        yield label(width, height - 9, said, anchor="end")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     rows = tile_graph.data(s.now.compiled.program, dict(s.now.sizes))
-    return rows, figure(rows, s.house, op), tile_graph.table(rows, s.house)
+    if not rows:
+        return nothing("Welder has not run.")
+    shown = window(s, op, columns_for(s.view.size[0]))
+    graph = s.now.compiled.program.decisions.tile_graph
+    edges = len({(e.source, e.target, e.tensor) for e in graph.edges}) if graph else 0
+    table = tile_graph.table(rows, s.house, see(rows, edges))
+    return rows, figure(shown, f"Tile graph: {caption(rows)}", s.view.size, op), table
 
 
 PICTURE = Picture(
     name="groups",
     title="Tile graph",
-    words="Every group of kernels that became one, and the bytes that this saves; of a GPU, those "
-    "of Welder's own tiles, not of the thread blocks that run.",
+    words="Operators with their tiles, and edges with the memory level at which each is cut; of a "
+    "GPU, those of Welder's own tiles, not of the thread blocks that run.",
     stage=Stage.WELDED,
     about="kernel",
     draw=_draw,

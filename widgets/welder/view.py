@@ -28,9 +28,8 @@ from widgets.model.on_show import OnShow
 from widgets.model.picture import Draw, Drawn, Family, nothing
 from widgets.roller.view import SHEETS, device_of
 from widgets.welder.judged import welded as welded_for
-from widgets.welder.welded import Welded, tile_words
+from widgets.welder.welded import MOST_APART, Welded, tile_words
 
-MOST_APART = 48  # kernels of a group that are planned on their own
 NO_GROUPS = "Welder has left no groups."
 R = TypeVar("R")
 
@@ -44,38 +43,36 @@ def welded(s: OnShow, op: str) -> Welded | None:
     program = s.now.compiled.program
     graph = program.decisions.tile_graph
     group = _group(graph.groups, op) if graph else None
-    found = kernels_of(after_welding(s.now.compiled)).get(group.name) if group else None
-    if group is None or found is None or graph is None:
+    found = plainly(s, group) if group else None
+    if found is None:
+        return None
+    key = repr(("plans", found.binding, found.device.name))
+    points, apart = s.house.kept(key, s.now.sizes, lambda: _others(s.now, found))
+    if s.view.rank >= max(1, len(points)):
+        raise BadOption(
+            f"{found.binding} has {len(points)} tiles to choose from, "
+            f"none is number {s.view.rank + 1}"
+        )
+    plan = found.plan
+    if s.view.rank >= 0:
+        tile = dict(points[s.view.rank].tile)
+        plan = plan_group(_bound(s.now, found.kernel), found.device, tile=tile)
+    return replace(found, plan=plan, points=points, rank=s.view.rank, apart=apart)
+
+
+def plainly(s: OnShow, group: FusionGroup) -> Welded | None:
+    """A group under the plan in use, on the device of the view; None where it is no kernel."""
+    kernel = kernels_of(after_welding(s.now.compiled)).get(group.name)
+    if kernel is None:
         return None
     own = s.view.device in ("", s.now.compiled.device.name)
     device: Device = s.now.compiled.device if own else device_of(s.view.device)
-    key = repr(("plans", group.name, device.name))
-    used, points, apart = s.house.kept(
-        key, s.now.sizes, lambda: _plans(s.now, group, found, device, own=own)
-    )
-    if s.view.rank >= max(1, len(points)):
-        raise BadOption(
-            f"{group.name} has {len(points)} tiles to choose from, none is number {s.view.rank + 1}"
-        )
-    plan = used
-    if s.view.rank >= 0:
-        plan = plan_group(_bound(s.now, found), device, tile=dict(points[s.view.rank].tile))
-    return Welded(
-        group.name,
-        found,
-        group,
-        device,
-        own,
-        tuple(sorted(group.origin)),
-        plan,
-        used,
-        points,
-        s.view.rank,
-        apart,
-        (sum(g.bytes_before for g in graph.groups), sum(g.bytes_after for g in graph.groups)),
-        {o.name: o.label for o in s.house.operators},
-        s.house.label(group.name, group.origin),
-    )
+    decision = s.now.compiled.program.decisions.tiling(group.name)
+    runs = own and device.kind == "cpu"  # else nobody has refined the tile
+    tile = decision.chosen if runs and decision else None
+    plan = plan_group(_bound(s.now, kernel), device, tile=tile)
+    ops, title = tuple(sorted(group.origin)), s.house.label(group.name, group.origin)
+    return Welded(group.name, kernel, group, device, own, ops, plan, plan, title=title)
 
 
 def _group(groups: tuple[FusionGroup, ...], op: str) -> FusionGroup | None:
@@ -132,22 +129,19 @@ def kernels_of(program: Program) -> Mapping[str, Kernel]:
     return {b.name: b.expr.kernel for b in program.kernel_calls if isinstance(b.expr, KernelCall)}
 
 
-Plans = tuple[GroupPlan, tuple[TileCost, ...], tuple[GroupPlan, ...]]
+Others = tuple[tuple[TileCost, ...], tuple[GroupPlan, ...]]
 
 
-def _plans(now: Setting, group: FusionGroup, kernel: Kernel, device: Device, *, own: bool) -> Plans:
-    """The plan in use, the tiles of the curve, and the plans of the kernels apart."""
-    bound = _bound(now, kernel)
-    decision = now.compiled.program.decisions.tiling(group.name)
-    runs = own and device.kind == "cpu"  # else nobody has refined the tile
-    used = plan_group(bound, device, tile=decision.chosen if runs and decision else None)
-    points = curve(bound, device)
-    if used.tile not in [p.tile for p in points]:
-        points = (*points, *curve(bound, device, tiles=[dict(used.tile)]))
+def _others(now: Setting, w: Welded) -> Others:
+    """The tiles of the curve, and the plans of the kernels apart."""
+    bound = _bound(now, w.kernel)
+    points = curve(bound, w.device)
+    if w.plan.tile not in [p.tile for p in points]:
+        points = (*points, *curve(bound, w.device, tiles=[dict(w.plan.tile)]))
     single = kernels_of(before_welding(now.compiled))
-    members = group.members if 1 < len(group.members) <= MOST_APART else ()
-    apart = tuple(plan_group(_bound(now, single[m]), device) for m in members if m in single)
-    return used, tuple(sorted(points, key=_elements)), apart
+    members = w.group.members if 1 < len(w.group.members) <= MOST_APART else ()
+    apart = tuple(plan_group(_bound(now, single[m]), w.device) for m in members if m in single)
+    return tuple(sorted(points, key=_elements)), apart
 
 
 def _elements(cost: TileCost) -> int:
@@ -192,15 +186,17 @@ GROUPS_IN_USE = replace(GROUPS, controls=_devices, sheets=())
 
 
 def of_group(
-    data: Callable[[Welded], R], figure: Callable[[R, str], Svg], table: Callable[[R], Table]
+    data: Callable[[Welded], R],
+    figure: Callable[[R, tuple[int, int], str], Svg],
+    table: Callable[[R], Table],
 ) -> Draw:
-    """A picture about the tiles of one group."""
+    """A picture about the tiles of one group, drawn for the pixels of the page."""
 
     def draw(s: OnShow, op: str) -> Drawn:
         found = welded(s, op)
         if found is None:
             return nothing(NO_GROUPS)
         rows = data(found)
-        return rows, figure(rows, op), table(rows)
+        return rows, figure(rows, s.view.size, op), table(rows)
 
     return draw

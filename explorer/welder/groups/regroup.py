@@ -81,6 +81,22 @@ class Kernels:
             raise Apart(stored[0], barred.get(stored[0], _unread()))
         return tuple(groups.values())
 
+    def grouped_as_far_as(
+        self, members: Collection[str], inside: Collection[str], value: str = ""
+    ) -> tuple[Group, ...]:
+        """The groups; of the values that were inside, those that now cannot be are stored as well.
+
+        Raises Apart where `value` is one of them.
+        """
+        kept = frozenset(inside)
+        while True:
+            try:
+                return self.grouped(members, kept)
+            except Apart as reason:
+                if reason.value == value:
+                    raise
+                kept = kept - {reason.value}
+
     def _absorbed(
         self,
         group: Group,

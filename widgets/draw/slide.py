@@ -1,0 +1,194 @@
+"""Marks of the drawings that are made for the page's pixels: nodes with a family's strip, small
+boxes, pipes with heads, and names in at most two lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from html import escape
+
+from widgets.draw import theme
+from widgets.draw.see import lit_by
+from widgets.draw.svg import fit, label, path, rect, text_width
+
+PX = 13
+BOLD = 1.08  # so many times as wide
+NARROW = 640  # pixels: below, pictures use short words
+LINE = 17.0
+STRIP = 10.0
+_TRACED = re.compile(r"\.py:(\d+) (\S+)$")
+_BREAK = re.compile(r"(?<=[_./· :-])(?=[^_./· :-])")
+
+
+def wide(text: str, *, bold: bool = False) -> float:
+    """Return the pixels of a label."""
+    return text_width(text, PX) * (BOLD if bold else 1)
+
+
+def cut_to(text: str, room: float, *, bold: bool = False) -> str:
+    """Return the text, with an ellipsis where it is wider than the room."""
+    return fit(text, room / (BOLD if bold else 1), PX)
+
+
+def in_lines(text: str, room: float, most: int = 2, *, bold: bool = False) -> list[str] | None:
+    """Return a name in lines that fit, broken at its separators; None where that takes more than
+    `most`.
+    """
+    lines = [""]
+    for piece in _BREAK.split(text):
+        if lines[-1] and wide((lines[-1] + piece).rstrip(), bold=bold) > room:
+            lines.append(piece)
+        else:
+            lines[-1] += piece
+    lines = [line.strip() for line in lines]
+    return lines if len(lines) <= most and all(wide(x, bold=bold) <= room for x in lines) else None
+
+
+def name_lines(text: str, room: float, *, anywhere: bool = False) -> list[str] | None:
+    """Return a bold name in at most two lines: broken at its separators, of an operator of a Python
+    file what it does and its line, or broken `anywhere`; None where it has no room.
+    """
+    lines = in_lines(text, room, bold=True)
+    traced = _TRACED.search(text)
+    if lines is None and traced:
+        short = [traced[2], f"line {traced[1]}"]
+        lines = short if all(wide(x, bold=True) <= room for x in short) else None
+    if lines is None and anywhere:
+        parts = broken(text, room)
+        lines = None if any("…" in part for part in parts) else parts
+    return lines
+
+
+def one_line(text: str, room: float, lead: str = "") -> str:
+    """Return a bold name in one line, after `lead` where that fits as well."""
+    traced = _TRACED.search(text)
+    short = [f"{traced[2]}, line {traced[1]}"] if traced else []
+    ways = (f"{lead}{text}", text, *short)
+    return next((x for x in ways if wide(x, bold=True) <= room), cut_to(ways[-1], room, bold=True))
+
+
+def broken(text: str, room: float) -> list[str]:
+    """Return a name in two lines, broken where the first is full; with an ellipsis where that is
+    not enough.
+    """
+    head = next(n for n in range(len(text), 0, -1) if n == 1 or wide(text[:n], bold=True) <= room)
+    rest = text[head:]
+    return [text[:head], cut_to(rest, room, bold=True)] if rest else [text]
+
+
+def node(
+    x: float,
+    y: float,
+    w: float,
+    h: float,
+    name: str,
+    sub: str = "",
+    *,
+    family: str = "",
+    ops: Sequence[str] = (),
+    on: bool = False,
+    dashed: bool = False,
+    keys: str = "node",
+    title: str = "",
+) -> str:
+    """Return an operator's box: its family's strip, its name and what it is. A name that is too
+    wide takes two lines, and the place of `sub`.
+    """
+    ink = "accent" if on else "ink"
+    edge = f'rx="4" stroke="var(--{ink})" stroke-width="{2.5 if on else 1.5}"'
+    edge += ' stroke-dasharray="4 3"' if dashed else ""
+    body = rect(x, y, w, h, "var(--pane)", edge, title=title or name, ops=ops)
+    if family:
+        pattern = f"url(#p-{theme.family_token(family)})"
+        body += rect(x + 1.5, y + 1.5, w - 3, STRIP - 2, pattern, 'pointer-events="none"')
+    lines = name_lines(name, w - 8) or broken(name, w - 8)
+    below = [sub] if sub and len(lines) == 1 and wide(sub) <= w - 8 else []
+    top = y + (STRIP if family else 0)
+    at = top + (y + h - top - LINE * (len(lines) + len(below))) / 2 + 13
+    style = "a" if on else "i w"
+    for n, line in enumerate((*lines, *below)):
+        mine, of = (style, ops) if n < len(lines) else ("", ())
+        body += label(x + w / 2, at + LINE * n, line, mine, anchor="middle", ops=of)
+    return lit_by(body, keys)
+
+
+def boxed(
+    x: float,
+    y: float,
+    lines: Sequence[str],
+    *,
+    on: bool = False,
+    title: str = "",
+    edge: str = "edge",
+    fill: str = "pane",
+    least: float = 0.0,
+    extra: str = "",
+) -> str:
+    """Return a small box around a point: the first of its lines in bold letters."""
+    w, h = boxed_size(lines, least)
+    ink = "accent" if on else edge
+    border = f'rx="4" stroke="var(--{ink})" stroke-width="{2 if on else 1}" {extra}'
+    found = rect(x - w / 2, y - h / 2, w, h, f"var(--{fill})", border, title=title)
+    for n, line in enumerate(lines):
+        style = ("a" if on else "i w") if n == 0 else "i"
+        found += label(x, y - h / 2 + 15 + LINE * n, line, style, anchor="middle")
+    return found
+
+
+def boxed_size(lines: Sequence[str], least: float = 0.0) -> tuple[float, float]:
+    """Return how large a small box with these lines is."""
+    widths = [wide(line, bold=n == 0) for n, line in enumerate(lines)]
+    return max([least, *widths]) + 14, LINE * len(lines) + 6
+
+
+def pipe(d: str, *, ink: str = "ink", width: float = 2.5, dashed: str = "") -> str:
+    """Return a line of a value's way."""
+    dash = f' stroke-dasharray="{dashed}"' if dashed else ""
+    return path(d, f"var(--{ink})", f'stroke-width="{width:g}" stroke-linejoin="round"{dash}')
+
+
+def tip(x: float, y: float, way: str, ink: str = "ink") -> str:
+    """Return the head of an arrow whose point is at (x, y)."""
+    wings = {"up": "l-5 8h10z", "down": "l-5 -8h10z", "right": "l-8 -5v10z", "left": "l8 -5v10z"}
+    return f'<path d="M{x:.1f} {y:.1f}{wings[way]}" fill="var(--{ink})"/>'
+
+
+def tick(x: float, y: float, *, good: bool) -> str:
+    """Return a check or a cross around a point."""
+    if good:
+        return path(f"M{x - 5:g} {y:g}l4 4l7 -9", "var(--ok)", 'stroke-width="2.2"')
+    return path(f"M{x - 5:g} {y - 5:g}l10 10m0 -10l-10 10", "var(--bad)", 'stroke-width="2.2"')
+
+
+def legend(
+    items: Iterable[tuple[str, str, str]], y: float, room: float, x: float = 0.0
+) -> Iterator[str]:
+    """Yield marks with their words in one line, as many as fit: (keys, kind, words). Kinds: "pipe",
+    "grey", "dash", "box", "dashbox", or a family.
+    """
+    for keys, kind, words in items:
+        w = 30 + wide(words)
+        if x + w > room:
+            return
+        yield lit_by(_swatch(kind, x, y) + label(x + 30, y, words), keys)
+        x += w + 22
+
+
+def _swatch(kind: str, x: float, y: float) -> str:
+    if kind in ("box", "dashbox"):
+        dash = ' stroke-dasharray="4 3"' if kind == "dashbox" else ""
+        edge = f'rx="4" stroke="var(--ink)" stroke-width="1.5"{dash}'
+        return rect(x + 1, y - 11, 22, 13, "none", edge)
+    lines = {"pipe": ("ink", ""), "grey": ("edge", ""), "dash": ("ink3", "2 5")}
+    if kind in lines:
+        ink, dash = lines[kind]
+        return pipe(f"M{x:g} {y - 5:g}h24", ink=ink, dashed=dash)
+    pattern = f"url(#p-{theme.family_token(kind)})"
+    return rect(x + 1, y - 11, 22, 13, pattern, 'stroke="var(--edge)"')
+
+
+def handle_group(body: str, attributes: Collection[tuple[str, str]]) -> str:
+    """Return marks as one group with attributes."""
+    told = " ".join(f'{name}="{escape(value, quote=True)}"' for name, value in attributes)
+    return f"<g {told}>{body}</g>"

@@ -1,0 +1,285 @@
+"""A group's operators over the memory levels: the level at which each value is handed on, and the
+kernels that there are where only values down to one level stay inside (Welder, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from explorer.compilation.operators import call_family
+from explorer.cost.bound import bind_kernel
+from explorer.ir.calls import KernelCall, Var
+from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes
+from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.program import Binding, Program
+from explorer.ir.shapes.dims import Sizes, evaluate_dim, evaluate_shape
+from explorer.ir.types import Tensor
+from explorer.welder.groups.groups import Group
+from explorer.welder.groups.regroup import Kernels, tensor_of
+from explorer.welder.tiles.levels import memories
+from explorer.welder.tiles.plan import plan_group
+from explorer.welder.what_if import by_position, together
+from widgets.model.house import House
+from widgets.welder.welded import MOST_APART, Welded
+
+OFF = "off"  # the cut level at which every operator is a kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A kernel before fusion: its binding, what it is called, its family, and the source operators
+    that it computes. `outside`: it belongs to another group.
+    """
+
+    name: str
+    label: str
+    family: str
+    ops: tuple[str, ...]
+    outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value between operators, by their positions: the level at which it is handed on, the tile
+    that is handed on at once (() where it is not known) and all of it.
+    """
+
+    tensor: str
+    label: str
+    source: int
+    readers: tuple[int, ...]
+    level: str
+    tile: tuple[int, ...]
+    tile_bytes: int
+    full: tuple[int, ...]
+    bytes: int
+    movable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """A tensor that operators read from memory, or a result that one writes there. `what`:
+    "weight", "input", the name of the operator that made it, or "output".
+    """
+
+    tensor: str
+    label: str
+    what: str
+    operators: tuple[int, ...]
+    full: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRows:
+    """One group at one cut level. `kernels`: the operators of each kernel; `held`: what the
+    memories hold, nearest first; `traffic`: bytes to and from memory of these kernels, and `apart`
+    of one kernel for each operator.
+    """
+
+    title: str
+    device: str
+    own: bool
+    levels: tuple[str, ...]
+    operators: tuple[Operator, ...]
+    values: tuple[Value, ...]
+    inputs: tuple[Outer, ...]
+    outputs: tuple[Outer, ...]
+    kernels: tuple[tuple[int, ...], ...]
+    held: tuple[LevelBytes, ...]
+    traffic: int
+    apart: int
+    cut: str
+    cuts: tuple[str, ...]
+    plan: GroupPlan
+    in_use: bool
+    left_out: int = 0
+
+    @property
+    def inner(self) -> tuple[Value, ...]:
+        """The values that never reach memory."""
+        return tuple(v for v in self.values if v.level != self.levels[-1])
+
+
+def data(w: Welded, before: Program, house: House, sizes: Sizes, cut: str = "") -> PipelineRows:
+    """The rows of a group; `cut` is one of `cuts_of`, "" for the group as it is."""
+    scene = Scene(w, before, house, sizes)
+    last = scene.frame(None)
+    cuts = scene.cuts(last)
+    if cut and cut in cuts[:-1]:
+        return replace(scene.frame(cut, last), cuts=cuts, cut=cut)
+    return replace(last, cuts=cuts, cut=cuts[-1])
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The kernels of a group before fusion, in program order, with `beside` of other groups."""
+
+    welded: Welded
+    before: Program
+    house: House
+    sizes: Sizes
+    beside: frozenset[str] = frozenset()
+    calls: Mapping[str, Binding] = field(init=False)
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        mine = {*self.welded.group.members, *self.beside}
+        body = (b for f in self.before.functions for b in f.body)
+        calls = {b.name: b for b in body if isinstance(b.expr, KernelCall) and b.name in mine}
+        object.__setattr__(self, "calls", calls)
+        object.__setattr__(self, "names", tuple(calls))
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The memories, nearest first."""
+        return tuple(m.name for m in memories(self.welded.device))
+
+    def cuts(self, last: PipelineRows) -> tuple[str, ...]:
+        """The levels at which the group differs: none, and each at which it hands a value on."""
+        used = {v.level for v in last.inner}
+        if not used or len(self.names) > MOST_APART:
+            return (self.levels[-1],)
+        return (OFF, *(level for level in self.levels if level in used))
+
+    def frame(self, cut: str | None, last: PipelineRows | None = None) -> PipelineRows:
+        """The group where values down to a level stay inside; as it is without a level."""
+        w = self.welded
+        inside = set(w.group.members[:-1])
+        if cut is not None and last is not None:
+            reach = -1 if cut == OFF else self.levels.index(cut)
+            inside = {v.tensor for v in last.inner if self.levels.index(v.level) <= reach}
+        made = self._groups(inside)
+        plans = [self._plan(g, whole=cut is None and len(made) == 1) for g in made]
+        if cut is None:  # the plan of the picture's own kernel
+            traffic, held = crossing(w.plan), w.plan.levels
+        else:
+            traffic, held = sum(map(crossing, plans)), together(plans)
+        where = _handed(made, plans, self.levels) if made else {}
+        home = {m: n for n, g in enumerate(made) for m in g.members} or dict.fromkeys(self.names, 0)
+        kernels = [tuple(i for i, m in enumerate(self.names) if home.get(m) == n)
+                   for n in range(max(1, len(made)))]  # fmt: skip
+        return self.rows(where, kernels, traffic, held)
+
+    def rows(
+        self,
+        where: Mapping[str, tuple[str, tuple[int, ...]]],
+        kernels: Sequence[tuple[int, ...]],
+        traffic: int,
+        held: Sequence[LevelBytes],
+    ) -> PipelineRows:
+        """The rows where each value is handed on as `where` says: at a level, by a tile."""
+        w = self.welded
+        apart = sum(map(crossing, w.apart)) or traffic
+        return PipelineRows(
+            w.title,
+            w.device.name,
+            w.own,
+            self.levels,
+            tuple(map(self._operator, self.names)),
+            tuple(self._values(where)),
+            tuple(self._inputs()),
+            tuple(self._outputs()),
+            tuple(k for k in kernels if k),
+            tuple(held),
+            traffic,
+            apart,
+            "",
+            (),
+            w.plan,
+            w.in_use,
+        )
+
+    def _groups(self, inside: Collection[str]) -> tuple[Group, ...]:
+        """The kernels in which these values are not stored; () where they cannot be made here."""
+        kernels = Kernels.around(self.before, self.names[-1], self.welded.device)
+        if kernels is None or any(n not in kernels.bindings for n in self.names):
+            return ()
+        return kernels.grouped_as_far_as(self.names, inside)
+
+    def _plan(self, group: Group, *, whole: bool) -> GroupPlan:
+        w, env = self.welded, self.before.env.at(self.sizes)
+        if not whole:
+            return plan_group(bind_kernel(group.kernel, self.sizes), w.device, env)
+        tiling = by_position(Tiling(w.plan.tile), w.kernel, group.kernel)
+        return plan_group(bind_kernel(group.kernel, self.sizes), w.device, env, tiling)
+
+    def _operator(self, name: str) -> Operator:
+        b = self.calls[name]
+        ops = tuple(sorted(b.origin))
+        known = [o for o in self.house.operators if o.name in b.origin]
+        outside = name in self.beside
+        return Operator(name, self.house.member(name), call_family(b, known), ops, outside)
+
+    def _values(self, where: Mapping[str, tuple[str, tuple[int, ...]]]) -> Iterator[Value]:
+        places = {n: i for i, n in enumerate(self.names)}
+        for i, name in enumerate(self.names):
+            readers = tuple(places[n] for n in self.names if name in _reads(self.calls[n]))
+            readers = tuple(r for r in readers if r > i)
+            if not readers:
+                continue
+            level, tile = where.get(name, (self.levels[-1], ()))
+            full, size = self._extent(self.calls[name].vars[0])
+            tile = full if level == self.levels[-1] else _of_value(tile, full)
+            part = size // max(1, prod(full)) * prod(tile) if tile or not full else 0
+            label = self.house.member(name)
+            yield Value(name, label, i, readers, level, tile, part, full, size)
+
+    def _inputs(self) -> Iterator[Outer]:
+        places = {n: i for i, n in enumerate(self.names)}
+        readers: dict[Var, list[int]] = {}
+        for name in self.names:
+            for v in dict.fromkeys(self.calls[name].kernel_call.args):
+                if v.name not in places:
+                    readers.setdefault(v, []).append(places[name])
+        made = self.house.values
+        for v, at in readers.items():
+            what = "weight" if v.name in self.before.constants else made.get(v.name, "input")
+            label = made.get(v.name, v.name)
+            yield Outer(v.name, label, what, tuple(at), *self._extent(v))
+
+    def _outputs(self) -> Iterator[Outer]:
+        """The results that are stored for readers outside."""
+        inside = {v for n in self.names for v in _reads(self.calls[n])}
+        for i, name in enumerate(self.names):
+            if name not in inside or name == self.names[-1]:
+                label = self.house.member(name)
+                yield Outer(name, label, "output", (i,), *self._extent(self.calls[name].vars[0]))
+
+    def _extent(self, v: Var) -> tuple[tuple[int, ...], int]:
+        if not isinstance(v.type, Tensor) or not v.type.is_known:
+            return (), 0
+        return evaluate_shape(v.type.dims, self.sizes), evaluate_dim(v.type.bytes, self.sizes)
+
+
+def _reads(b: Binding) -> frozenset[str]:
+    return frozenset(a.name for a in b.kernel_call.args)
+
+
+def _of_value(tile: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a tile as a part of a value, which may have more dims of one; () where it is none."""
+    shape = full if len(tile) == len(full) else tuple(n for n in full if n != 1)
+    return tuple(map(min, tile, shape)) if len(tile) == len(shape) else ()
+
+
+def crossing(plan: GroupPlan) -> int:
+    """Return the bytes that cross the border of the farthest memory."""
+    return plan.levels[-2].traffic if len(plan.levels) > 1 else plan.levels[-1].traffic
+
+
+def _handed(
+    made: Iterable[Group], plans: Iterable[GroupPlan], levels: Sequence[str]
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return of each value inside a kernel the level and the tile that its plan hands on: in
+    registers, element by element of the output's tile, what is no tensor of its own.
+    """
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for group, plan in zip(made, plans, strict=True):
+        edges = {e.tensor: e for e in plan.edges}
+        out = next((t.tile for t in plan.tiles if t.level == levels[0] and t.tensor == t.node), ())
+        for member in group.members[:-1]:
+            edge = edges.get(tensor_of(member))
+            found[member] = (edge.level, edge.reuse_tile) if edge else (levels[0], out)
+    return found

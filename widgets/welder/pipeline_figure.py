@@ -1,0 +1,329 @@
+"""The drawing of a fused pipeline: operators over memory levels, values that dip to the level where
+they are handed on, kernels as boxes, and dashed cuts where a value goes through memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import (
+    PX,
+    boxed,
+    boxed_size,
+    handle_group,
+    legend,
+    node,
+    pipe,
+    tip,
+    wide,
+)
+from widgets.draw.svg import Svg, label, path_end, rect
+from widgets.draw.table import count_text, size_text
+from widgets.welder.pipeline import Outer, PipelineRows, Value
+from widgets.welder.pipeline_layout import ENTRY, FAR, INPUT, OUT, Lane, Layout
+from widgets.welder.welded import by, level_name, short_name
+
+
+def see(rows: PipelineRows) -> tuple[Sentence, ...]:
+    """The sentences: how many kernels, how many values stay inside, and what memory moves."""
+    count, kernels = len(rows.operators), len(rows.kernels)
+    found: list[Sentence] = [
+        (
+            Mark(count_text(count, "operator"), "node"),
+            " runs as " if count == 1 else " run as ",
+            Mark(count_text(kernels, "kernel"), "kernel"),
+            ".",
+        )
+    ]
+    if rows.values:
+        inner = f"{len(rows.inner)} of {count_text(len(rows.values), 'value')}"
+        verb = " never reaches memory." if len(rows.inner) == 1 else " never reach memory."
+        found.append((Mark(inner, "kept"), verb))
+    less = f" instead of {size_text(rows.apart)}." if rows.traffic != rows.apart else "."
+    found.append(("Memory traffic: ", Mark(size_text(rows.traffic), "memory"), less))
+    return tuple(found)
+
+
+def figure(
+    rows: PipelineRows,
+    title: str,
+    size: tuple[int, int],
+    selected: str = "",
+    *,
+    handles: bool = False,
+) -> Svg:
+    """The operators over the levels, made for so many pixels; by `handles` values can be moved."""
+    names = [n for n, o in enumerate(rows.operators) if selected and selected in o.ops]
+    inner = [n for n in names if not rows.operators[n].outside] or names
+    at = Layout(rows, *size, on=inner[0] if inner else 0, even=handles)
+    on = frozenset(inner[:1])
+    marks = [
+        *_lanes(at, handles=handles),
+        *(() if handles else _kernels(at)),
+        *_inputs(at),
+        *_outputs(at),
+        *_values(at, on, handles=handles),
+        *_operators(at, on),
+        *_legend(at, handles=handles),
+    ]
+    return Svg(*size, "".join(marks), title, selected, PX)
+
+
+def _lanes(at: Layout, *, handles: bool) -> Iterator[str]:
+    """The levels with their names and how full they are."""
+    held = {m.level: m for m in at.rows.held}
+    last = at.rows.levels[-1]
+    for lane in at.lanes.values():
+        name = short_name(lane.level) if at.narrow else level_name(lane.level)
+        m = held.get(lane.level)
+        body = rect(0, lane.y, at.width, lane.high - 4, "var(--app)")
+        if handles:
+            where = f'class="lane" data-lane="{lane.level}"'
+            body += rect(0, lane.y, at.width, lane.high - 4, "transparent", where)
+        x = 6.0 if at.narrow else 12.0
+        if lane.level == last:
+            words, share = (
+                f"{size_text(at.rows.traffic)} per run",
+                at.rows.traffic / max(1, at.rows.apart),
+            )
+        elif m is None or m.capacity is None:
+            words, share = "", 0.0
+        else:
+            words = f"{size_text(m.footprint)} of {size_text(m.capacity)}"
+            share = m.footprint / max(1, m.capacity)
+        body += _lane_words(lane, name, words, share, x, narrow=at.narrow)
+        yield lit_by(body, f"lane {lane.level}{' memory' * (lane.level == last)}")
+
+
+def _lane_words(lane: Lane, name: str, words: str, share: float, x: float, *, narrow: bool) -> str:
+    full = "bad" if share > 1 else ""
+    if lane.thin:
+        return label(x, lane.y + 18, name, "w i", title=words)
+    found = label(x, lane.y + 22, name, "big")
+    if narrow or lane.high < 64:
+        return found
+    found += label(x, lane.y + 42, words, full or "i")
+    found += rect(x, lane.y + 50, 112, 8, "none", 'stroke="var(--edge)"')
+    ink = "bad" if share > 1 else "ink2"
+    return found + rect(x, lane.y + 50, 112 * min(1.0, share), 8, f"var(--{ink})")
+
+
+def _kernels(at: Layout) -> Iterator[str]:
+    """A box around each kernel, down to the farthest level inside of it, with its name."""
+    rows, order = at.rows, at.rows.levels
+    home = {o: n for n, k in enumerate(rows.kernels) for o in k}
+    for number, members in enumerate(rows.kernels):
+        inside = [v.level for v in rows.values if v.source in members and v.level != order[-1]]
+        deepest = max((order.index(x) for x in inside), default=-1)
+        lane = at.lanes[order[max(0, deepest)]]
+        bottom = lane.y + lane.high - 5 if deepest >= 0 else at.foot + 8
+        columns = [c for c in at.columns if {home.get(o) for o in c.operators} == {number}]
+        places = {id(c): n for n, c in enumerate(at.columns)}
+        runs = groupby(enumerate(columns), key=lambda t: places[id(t[1])] - t[0])
+        for first, (_, run) in enumerate(runs):
+            mine = [c for _, c in run]
+            x, right = mine[0].x + 3, mine[-1].x + mine[-1].width - 3
+            edge = 'rx="8" fill-opacity="0.6" stroke="var(--ink)" stroke-width="2"'
+            body = rect(x, at.top - 8, right - x, bottom - at.top + 8, "var(--pane)", edge)
+            said = _kernel_words(rows, number, right - x)
+            if said and not first:
+                body += label(x + 3, at.top - 14, said, "i w")
+            yield lit_by(body, "kernel")
+
+
+def _kernel_words(rows: PipelineRows, number: int, room: float) -> str:
+    """What a kernel is called over its box, in as many words as fit."""
+    count, name = len(rows.kernels[number]), f"kernel {number + 1}"
+    if len(rows.kernels) == 1:
+        name = f"kernel {rows.title}"
+    fused = count_text(count, "operator") + " fused"
+    said = [f"{name}: {fused}", f"{count} fused"] if count > 1 else []
+    said += [name, "kernel", str(number + 1)]
+    return next((s for s in said if wide(s, bold=True) <= room - 6), "")
+
+
+def _operators(at: Layout, on: frozenset[int]) -> Iterator[str]:
+    for c in at.columns:
+        margin = 5.0 if at.narrow else 10.0
+        x, w = c.x + margin, c.width - 2 * margin
+        if c.folded:
+            names = ", ".join(at.rows.operators[o].label for o in c.operators)
+            ops = [op for o in c.operators for op in at.rows.operators[o].ops]
+            words = f"{len(c.operators)} more"
+            yield node(x, at.top, w, at.high, words, "operators", ops=ops, dashed=True, title=names)
+            continue
+        o = at.rows.operators[c.operators[0]]
+        title = f"{o.label}: {', '.join(o.ops)}".removesuffix(": ")
+        sub = "" if at.narrow else o.family
+        yield node(
+            x, at.top, w, at.high, o.label, sub, family=o.family, ops=o.ops,
+            on=c.operators[0] in on, dashed=o.outside, title=title,
+        )  # fmt: skip
+
+
+def tile_text(tile: Sequence[int]) -> str:
+    """A tile without the leading dims of one."""
+    shape = list(tile)
+    while len(shape) > 1 and shape[0] == 1:
+        shape.pop(0)
+    return by(shape)
+
+
+def _values(at: Layout, on: frozenset[int], *, handles: bool) -> Iterator[str]:
+    """Each value's way down to its level, along it, and up into what reads it."""
+    last = at.rows.levels[-1]
+    boxes: list[str] = []
+    lines: list[str] = []
+    taken: set[int] = set()
+    for v in sorted(at.rows.values, key=lambda v: -v.source):
+        ways = list(at.ways(v))
+        if not ways:
+            continue
+        cut, mine = v.level == last, bool(on & {v.source})
+        keys = f"edge {v.level} {'cut memory' if cut else 'kept'}"
+        ink = "accent" if mine else "ink"
+        body = "".join(_way(at, v, ways, ink))
+        has_box = ways[0][0] not in taken
+        taken.add(ways[0][0])
+        box = _value_box(at, v, ways, on=mine) if has_box else ""
+        if cut and has_box and not handles:
+            body += _cut_mark(at, ways[0][0])
+        lines.append(lit_by(body, keys))
+        boxes.append(_handle(v, box, at) if handles and v.movable and box else lit_by(box, keys))
+    yield from lines
+    yield from boxes
+
+
+def _way(at: Layout, v: Value, ways: Sequence[tuple[int, int]], ink: str) -> Iterator[str]:
+    lane = at.lanes[v.level]
+    y, top = lane.row, at.foot
+    for source, target in ways:
+        x1 = at.columns[source].at(OUT)
+        if target == source + 1:
+            x2 = at.columns[target].at(ENTRY)
+            yield pipe(f"M{x1:.1f} {top:.1f}V{y:.1f}H{x2:.1f}V{top + 7:.1f}", ink=ink)
+            yield tip(x2, top + 1, "up", ink)
+            continue
+        track = at.far[source, target]
+        low = (lane.row + 27 if lane.tall else lane.y + lane.high - 19) + 5 * (track % 3)
+        x2 = at.columns[target].at(FAR) + 5 * (track % 3) - 5
+        border = at.columns[source].at(1)
+        d = f"M{x1:.1f} {top:.1f}V{y:.1f}H{border:.1f}V{low:.1f}H{x2:.1f}V{top + 7:.1f}"
+        yield pipe(d, ink=ink, width=2)
+        yield tip(x2, top + 1, "up", ink)
+
+
+def _value_box(at: Layout, v: Value, ways: Sequence[tuple[int, int]], *, on: bool) -> str:
+    """The tile and its bytes where the value is handed on; a mark where they have no room."""
+    source = at.columns[ways[0][0]]
+    x, y = source.x + source.width, at.lanes[v.level].row
+    cut = v.level == at.rows.levels[-1]
+    tile = tile_text(v.tile) if v.tile else ""
+    size = f"{size_text(v.bytes)} ×2" if cut else size_text(v.tile_bytes) if v.tile_bytes else ""
+    part = f"{tile} of " if tile else ""
+    said = f"{v.label}: {part}{by(v.full)} at {level_name(v.level)}"
+    room, high = source.width * 0.8, at.lanes[v.level].high
+    for lines in ([tile, size], [size, ""], [size.removesuffix(" ×2"), ""], [tile, ""]):
+        shown = [line for line in lines if line] or [size_text(v.bytes)] * at.even
+        w, h = boxed_size(shown)
+        if shown and w <= room and h <= high - 8:
+            return boxed(x, y, shown, on=on, title=said)
+    edge = f'stroke="var(--{"accent" if on else "ink"})" stroke-width="2"'
+    return rect(x - 5, y - 5, 10, 10, "var(--pane)", edge, title=said)
+
+
+def _cut_mark(at: Layout, source: int) -> str:
+    """A dashed line between two kernels."""
+    c, memory = at.columns[source], at.lanes[at.rows.levels[-1]]
+    x, top = c.x + c.width, at.foot + 12
+    bottom = memory.row - 26
+    y = at.lanes[at.rows.levels[1]].row
+    w = wide("cut") + 8
+    return (
+        pipe(f"M{x:.1f} {top:.1f}V{bottom:.1f}", ink="ink3", width=2, dashed="2 6")
+        + rect(x - w / 2, y - 9, w, 18, "var(--app)")
+        + label(x, y + 5, "cut", "i", anchor="middle")
+    )
+
+
+def _inputs(at: Layout) -> Iterator[str]:
+    """What operators read from memory, in grey, with its name and bytes."""
+    by_column: dict[int, list[Outer]] = {}
+    for o in at.rows.inputs:
+        for column in dict.fromkeys(at.column_of[n] for n in o.operators):
+            by_column.setdefault(column, []).append(o)
+    lane = at.lanes[at.rows.levels[-1]]
+    for column, mine in by_column.items():
+        c = at.columns[column]
+        x = c.at(INPUT)
+        y = lane.outer if lane.tall else lane.row
+        body = pipe(f"M{x:.1f} {y:.1f}V{at.foot + 7:.1f}", ink="edge", width=2)
+        body += tip(x, at.foot + 1, "up", "edge")
+        lines = _outer_words(mine, c.width - 20)
+        said = "; ".join(f"{o.label}, {o.what}, {by(o.full)}, {size_text(o.bytes)}" for o in mine)
+        if lane.tall and lines:
+            body += boxed(x, y, lines, title=f"read from memory: {said}")
+        else:
+            body += rect(x - 4, y - 4, 8, 8, "var(--edge)", title=f"read from memory: {said}")
+        yield lit_by(body, "in memory")
+
+
+def _outer_words(mine: Sequence[Outer], room: float) -> list[str]:
+    """The name of what is read and its bytes, as far as they fit: of several how many there are."""
+    size = size_text(sum(o.bytes for o in mine))
+    one = mine[0]
+    names = [one.what] if one.what == "weight" else [one.label, path_end(one.label), one.what]
+    if len(mine) > 1:
+        names = [f"{len(mine)} inputs", f"{len(mine)} in"]
+    elif one.what in ("input", "weight", "output"):
+        names.append(one.what[:3])
+    name = next((n for n in names if wide(n, bold=True) <= room), "")
+    lines = [line for line in (name, size) if line]
+    return lines if lines and wide(size) <= room else []
+
+
+def _outputs(at: Layout) -> Iterator[str]:
+    """What operators leave in memory for others."""
+    lane = at.lanes[at.rows.levels[-1]]
+    for o in at.rows.outputs:
+        c = at.columns[at.column_of[o.operators[0]]]
+        x, y = c.at(OUT), lane.row
+        foot = y - 22 if lane.tall else y
+        body = pipe(f"M{x:.1f} {at.foot:.1f}V{foot - 5:.1f}", width=2) + tip(x, foot, "down")
+        left, right = c.at(INPUT) + 6, min(at.width - 4, c.at(1.36))
+        lines = _outer_words([o], right - left - 14)
+        if lane.tall and lines:
+            said = f"stored: {o.label}, {by(o.full)}, {size_text(o.bytes)}"
+            half = boxed_size(lines)[0] / 2
+            body += boxed(min(max(x, left + half), right - half), y, lines, title=said)
+        yield lit_by(body, "out memory")
+
+
+def _handle(v: Value, marks: str, at: Layout) -> str:
+    """A value that can be moved to another level, by pointer or by key."""
+    levels = at.rows.levels
+    of = len(levels) - 1
+    said = f"{v.label}, {size_text(v.bytes)}, at {level_name(v.level)}"
+    attributes = {
+        "class": "handle", "data-value": v.tensor, "data-level": v.level, "tabindex": "0",
+        "role": "slider", "aria-orientation": "vertical", "aria-valuemin": "0",
+        "aria-valuemax": str(of), "aria-valuenow": str(of - levels.index(v.level)),
+        "aria-valuetext": said, "aria-label": said,
+    }  # fmt: skip
+    return handle_group(marks, list(attributes.items()))
+
+
+def _legend(at: Layout, *, handles: bool) -> Iterable[str]:
+    items = [("edge", "pipe", "value handed on, at its level" if not at.narrow else "handed on")]
+    if not handles:
+        items += [
+            ("in", "grey", "read from memory" if not at.narrow else "read"),
+            ("kernel", "box", "one kernel" if not at.narrow else "kernel"),
+        ]
+        if any(v.level == at.rows.levels[-1] for v in at.rows.values):
+            items.append(("cut", "dash", "cut: goes through memory" if not at.narrow else "cut"))
+    else:
+        items.append(("node", "dashbox", "operator of another kernel"))
+    return legend(items, at.height - 9, at.width)

@@ -1,0 +1,181 @@
+"""Where everything of a fused pipeline lies: operators in columns, those that have no room folded
+into one with a count, and memory levels as lanes below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from explorer.cached_property import cached_property
+from widgets.draw.slide import NARROW, name_lines
+from widgets.welder.pipeline import PipelineRows, Value
+
+WIDEST, LEAST, LEAST_NARROW = 232.0, 84.0, 60.0  # pixels of a column
+LEGEND, THIN, RIGHT = 30.0, 30.0, 44.0  # to the right stands the result's name
+ENTRY, FAR, INPUT, OUT = 0.24, 0.42, 0.54, 0.76  # where lines meet an operator, of its column
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The operators of a column: one, or those that are folded into it."""
+
+    operators: tuple[int, ...]
+    x: float
+    width: float
+
+    @property
+    def folded(self) -> bool:
+        """Whether it stands for several operators."""
+        return len(self.operators) > 1
+
+    def at(self, share: float) -> float:
+        """A point of its width."""
+        return self.x + self.width * share
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One memory level; `thin` where no value of the group is handed on in it."""
+
+    level: str
+    y: float
+    high: float
+    thin: bool
+    tall: bool = False
+
+    @property
+    def row(self) -> float:
+        """The middle of the boxes of values."""
+        return self.y + self.high * (0.27 if self.tall else 0.5) - 2
+
+    @property
+    def outer(self) -> float:
+        """The middle of the boxes of inputs."""
+        return self.y + self.high * 0.74 - 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places in a drawing of so many pixels, around an operator that is selected. `even`:
+    values can be put at every level, so all lanes are as high, and no kernel has a box.
+    """
+
+    rows: PipelineRows
+    width: int
+    height: int
+    on: int = 0
+    even: bool = False
+
+    @property
+    def narrow(self) -> bool:
+        """Whether there is room for short words only."""
+        return self.width < NARROW
+
+    @property
+    def gutter(self) -> float:
+        """Of the names of the lanes."""
+        return 64.0 if self.narrow else 144.0
+
+    @property
+    def top(self) -> float:
+        """Where the operators begin, below the names of the kernels."""
+        return 4.0 if self.even else 32.0
+
+    @property
+    def high(self) -> float:
+        """Of an operator."""
+        return 50.0 if self.narrow else 56.0
+
+    @property
+    def foot(self) -> float:
+        """Where the operators end."""
+        return self.top + self.high
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """As many operators as their names leave room for; the others are folded."""
+        count, room = len(self.rows.operators), self.width - self.gutter - RIGHT
+        room += 32 * self.narrow
+        least = LEAST_NARROW if self.narrow else LEAST
+        most = max(1, min(count, int(room / least)))
+        for shown in range(most, 0, -1):
+            parts = folded(count, shown, self.on)
+            wide = min(WIDEST, room / len(parts))
+            if shown <= 3 or all(self._fits(p, wide - (18 if self.narrow else 28)) for p in parts):
+                break
+        left = self.gutter + (room - wide * len(parts)) / 2
+        return tuple(Column(p, left + i * wide, wide) for i, p in enumerate(parts))
+
+    def _fits(self, part: Sequence[int], room: float) -> bool:
+        label = self.rows.operators[part[0]].label if len(part) == 1 else "operators"
+        return name_lines(label, room, anywhere=self.narrow) is not None
+
+    @cached_property
+    def column_of(self) -> dict[int, int]:
+        """The column of each operator."""
+        return {o: n for n, c in enumerate(self.columns) for o in c.operators}
+
+    @cached_property
+    def lanes(self) -> dict[str, Lane]:
+        """The memory levels from the top down."""
+        levels, last = self.rows.levels, self.rows.levels[-1]
+        used = {*self.rows.cuts, *(v.level for v in self.rows.values), last, levels[0]}
+        used |= set(levels) if self.even else set()
+        y = self.foot + 12
+        room = self.height - y - LEGEND - THIN * sum(n not in used for n in levels)
+        tall = not self.narrow and not self.even
+        unit = room / (sum(n in used for n in levels) + 0.7 * tall)
+        found = {}
+        for level in levels:
+            high = THIN if level not in used else unit * (1.7 if tall and level == last else 1)
+            found[level] = Lane(level, y, high, level not in used, tall and level == last)
+            y += high
+        return found
+
+    @cached_property
+    def far(self) -> dict[tuple[int, int], int]:
+        """Lines from a column past the next one, by source and target: each has a track of its own
+        within its lane.
+        """
+        pairs: dict[str, list[tuple[int, int]]] = {}
+        for v in self.rows.values:
+            for source, target in self.ways(v):
+                if target > source + 1:
+                    pairs.setdefault(v.level, []).append((source, target))
+        return {p: n for mine in pairs.values() for n, p in enumerate(dict.fromkeys(mine))}
+
+    def ways(self, v: Value) -> Iterator[tuple[int, int]]:
+        """From which column to which a value goes."""
+        source = self.column_of[v.source]
+        for target in dict.fromkeys(self.column_of[r] for r in v.readers):
+            if target > source:
+                yield source, target
+
+
+def folded(count: int, shown: int, on: int = 0) -> tuple[tuple[int, ...], ...]:
+    """Return columns of operators: the first, the last and those around the one that is selected
+    alone, the runs between them together; about as many columns as `shown`.
+    """
+    if shown >= count:
+        return tuple((n,) for n in range(count))
+    ends = (0, count - 1)
+    order = sorted(
+        range(count),
+        key=lambda n: (n != on, n not in ends, min(abs(n - on), *(abs(n - e) for e in ends))),
+    )
+    for keep in range(min(shown, count), 0, -1):
+        parts = _runs(count, set(order[:keep]))
+        if len(parts) <= shown or keep == 1:
+            return parts
+    return ((0,),)
+
+
+def _runs(count: int, alone: set[int]) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = []
+    for n in range(count):
+        if n not in alone and found and found[-1][-1] not in alone:
+            found[-1].append(n)
+        else:
+            found.append([n])
+    return tuple(map(tuple, found))

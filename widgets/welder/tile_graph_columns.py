@@ -1,0 +1,122 @@
+"""The part of a tile graph that is drawn: the kernel that is selected with those that it reads from
+and that read it, each with its operators, their tiles, and the levels of its edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from explorer.ir.calls import View
+from explorer.ir.decisions.tile_graph import FusionGroup
+from explorer.ir.program import Program
+from widgets.model.on_show import OnShow
+from widgets.welder import view
+from widgets.welder.pipeline import PipelineRows, Scene
+
+
+@dataclass(frozen=True, slots=True)
+class GroupColumn:
+    """One kernel: its operators and the values between them; bytes to and from memory, as kernels
+    apart and fused.
+    """
+
+    rows: PipelineRows
+    bytes_before: int
+    bytes_after: int
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEdge:
+    """A value that goes through memory, between two columns and their operators."""
+
+    source: int
+    from_operator: int
+    target: int
+    to_operator: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphWindow:
+    """Some columns in program order, the edges between them, which is selected, and how many
+    kernels stand before and after them.
+    """
+
+    columns: tuple[GroupColumn, ...]
+    edges: tuple[MemoryEdge, ...]
+    on: int
+    before: int
+    after: int
+
+
+def window(s: OnShow, op: str, most: int) -> GraphWindow:
+    """At most so many kernels around the one that computes an operator."""
+    graph = s.now.compiled.program.decisions.tile_graph
+    groups = graph.groups if graph else ()
+    program = view.before_welding(s.now.compiled)
+    alias = _aliases(program)
+    reads = _reads(program, groups, alias)
+    first = next((g for g in groups if op and op in g.origin), None)
+    first = first or max(groups, key=lambda g: g.bytes_before - g.bytes_after, default=None)
+    if first is None:
+        return GraphWindow((), (), 0, 0, 0)
+    at = groups.index(first)
+    chosen = sorted(_nearest(at, reads, most, len(groups)))
+    sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
+    columns = []
+    for n in chosen:
+        w = view.plainly(s, groups[n])
+        if w is not None:
+            rows = Scene(w, program, s.house, sizes).frame(None)
+            g = groups[n]
+            columns.append(GroupColumn(rows, g.bytes_before, g.bytes_after, w.ops))
+    edges = tuple(_edges(columns, alias))
+    before, after = chosen[0], len(groups) - 1 - chosen[-1]
+    return GraphWindow(tuple(columns), edges, chosen.index(at), before, after)
+
+
+def _aliases(program: Program) -> dict[str, str]:
+    """What a view of a value shows, by its own name."""
+    found: dict[str, str] = {}
+    for _, b in program.bindings():
+        if isinstance(b.expr, View):
+            found[b.name] = found.get(b.expr.arg.name, b.expr.arg.name)
+    return found
+
+
+def _reads(
+    program: Program, groups: Sequence[FusionGroup], alias: dict[str, str]
+) -> list[set[int]]:
+    """Of each group those that it reads from."""
+    home = {m: n for n, g in enumerate(groups) for m in g.members}
+    found: list[set[int]] = [set() for _ in groups]
+    for _, b in program.bindings():
+        if b.name in home:
+            made = {home.get(alias.get(v.name, v.name), -1) for v in b.reads}
+            found[home[b.name]] |= made - {-1, home[b.name]}
+    return found
+
+
+def _nearest(at: int, reads: Sequence[Collection[int]], most: int, count: int) -> set[int]:
+    """The groups next to one, by edges, then by their place in the program."""
+    readers = [{n for n, r in enumerate(reads) if m in r} for m in range(count)]
+    distance, front = {at: 0}, [at]
+    while front:
+        n = front.pop(0)
+        for m in sorted({*reads[n], *readers[n]}, key=lambda m: abs(m - n)):
+            if m not in distance:
+                distance[m] = distance[n] + 1
+                front.append(m)
+    order = sorted(range(count), key=lambda n: (distance.get(n, count), abs(n - at)))
+    return set(order[:most])
+
+
+def _edges(columns: Sequence[GroupColumn], alias: dict[str, str]) -> Iterator[MemoryEdge]:
+    made = {o.name: (c, n) for c, g in enumerate(columns) for n, o in enumerate(g.rows.operators)}
+    for target, column in enumerate(columns):
+        for i in column.rows.inputs:
+            source = made.get(alias.get(i.tensor, i.tensor))
+            if source is not None and source[0] < target:
+                yield MemoryEdge(*source, target, i.operators[0], i.bytes)
