@@ -65,7 +65,7 @@ def test_every_room_calls_a_kernel_by_the_same_name() -> None:
         _, _, table = picture.draw(session, "node_Conv_92")
         for n, column in enumerate(table.columns):
             if column in OF_KERNELS and picture.name not in ("fusion", "calls"):
-                found = {str(row[n]) for row in table.rows}
+                found = {str(row[n]) for row in table.rows} - {""}  # nothing writes a weight
                 assert found <= known, (picture.name, column, found - known)
                 met.add(picture.name)
     assert met >= {"groups", "layout", "rammer", "rtasks", "errors", "memory", "kernels"}
