@@ -63,7 +63,9 @@ def explore(
     as a recording. Where none is named, one that comes with Ironworks stands there if it is of the
     program that would run. Raises BadOption where it is of another model or of other sizes.
     """
-    with rare_collections():
+    from widgets.page.progress_line import progress_line
+
+    with rare_collections(), progress_line("Loading the explorer") as line:
         from widgets.page import shell
 
         return shell.explore(
@@ -74,6 +76,7 @@ def explore(
             target=target,
             options=options,
             recorded=recorded,
+            line=line,
         )
 
 

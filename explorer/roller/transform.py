@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import count
 
 from explorer.devices.model import Device
 from explorer.errors import BadOption
@@ -19,6 +20,7 @@ from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.own_policy import Asked
+from explorer.passes.pipeline.progress import told
 from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
 from explorer.roller.blocks.candidates import block_candidates, weigh_block
 from explorer.roller.blocks.grids import comes_cold
@@ -87,10 +89,13 @@ def roll(program: Program, device: Device, options: Options = Options()) -> Prog
         else _Tilings(program, device, options)
     )
 
+    begun, kernels = count(), len(program.kernel_calls)
+
     def rolled(binding: Binding) -> Binding:
         call = binding.expr
         if not isinstance(call, KernelCall):
             return binding
+        told(f"roll: {binding.name}", next(begun), kernels)
         return replace(
             binding, expr=decide(replace(call, kernel=normalise(call.kernel)), binding.name)
         )

@@ -11,6 +11,7 @@ from explorer.ir.calls import Var
 from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.passes.matched import is_recorded, matched
 from explorer.passes.pipeline.own_policy import Asked, a, shown
+from explorer.passes.pipeline.progress import told
 from explorer.welder.groups.duplicated_columns import in_blocks, spread
 from explorer.welder.groups.eviction import evicted_us
 from explorer.welder.groups.groups import Facts, Group, Merge, Merged, merged, taken
@@ -36,7 +37,8 @@ class ByPairs:
     def __call__(self, kernels: Sequence[Group], facts: Facts) -> Sequence[Group]:
         """The groups in program order, each with the merges that were weighed for it."""
         groups: dict[str, Group] = {}
-        for kernel in kernels:
+        for number, kernel in enumerate(kernels):
+            told(f"weld: {kernel.name}", number, len(kernels))
             groups[kernel.name] = self._absorbed(kernel, groups, facts)
         return spread(groups, facts)
 
@@ -77,11 +79,11 @@ class ByPairs:
         why = impossible(merge)
         if why is not None:
             return refused(label, why), None
-        told = self.verdict(merge, facts)
-        if not isinstance(told, Candidate) or not isinstance(told.refused, str):
+        judged = self.verdict(merge, facts)
+        if not isinstance(judged, Candidate) or not isinstance(judged.refused, str):
             asked = Asked("Welder", self.verdict, f"{label!r}")
-            raise asked.refused(f"gave {a(told)}, and must give a Candidate", found=shown(told))
-        verdict = replace(told, label=label)
+            raise asked.refused(f"gave {a(judged)}, and must give a Candidate", found=shown(judged))
+        verdict = replace(judged, label=label)
         if verdict.refused and arg.name in facts.connect:
             verdict = Candidate(label, True, verdict.terms)
         return verdict, None if verdict.refused else both
@@ -101,9 +103,9 @@ def gained(merge: Merge, facts: Facts) -> Candidate[bool]:
     why = unwise(merge, facts)
     if why is not None:
         return refused("", why)
-    told = unpriced(merge, facts)
-    if told is not None:
-        return told
+    free = unpriced(merge, facts)
+    if free is not None:
+        return free
     env, barrier = facts.env, facts.device.barrier_us
     before = facts.price(merge.producer, env) + facts.price(merge.consumer, env)
     after = facts.price(merge.welded, env)

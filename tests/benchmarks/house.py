@@ -15,7 +15,8 @@ its reader looks at the picture for `--looked` seconds, in which the kernel comp
 turned at once. The line of a model says the median, the 95th percentile and the slowest, by knob.
 Settings of *What if* are turned as knobs are, away and back.
 `graph`: a model of so many operators: the time until it is laid out folded, and until one of its
-folds is opened. `steps`: the program of each step of a model of so many lines. `memory`: what the
+folds is opened. `opening`: planned models of a 25th, a fifth and all of so many operators with
+as many kernels as a third of them: the time until the page has all of its first picture. `steps`: the program of each step of a model of so many lines. `memory`: what the
 process holds more after so many turns of knobs than after a tenth of them, and after so many houses
 were opened again.
 """
@@ -69,6 +70,7 @@ SETTINGS = {  # and how many times as much; 0: off
     "softmax.enabled": 0.0,
 }
 REOPENED, LAYER = 50, 1000
+OPENED = {25: 3, 5: 8, 1: 20}  # parts of the operators, and the seconds that are wanted
 MODELS = "tiny_bert,tiny_mobilenetv2,tiny_resnet18,tiny_lstm,tiny_gpt2"
 
 
@@ -197,6 +199,33 @@ def layered(operators: int) -> Any:
     return explorer.trace(model)
 
 
+def products(operators: int) -> Any:
+    """A model of so many operators, of which every third is a kernel of its own."""
+    import numpy as np
+
+    import explorer.np as enp
+
+    weights = np.random.default_rng(0).standard_normal((5, 8, 8)).astype(np.float32)
+
+    def model(x: explorer.tensor("float32", 4, 8)) -> Any:  # type: ignore[valid-type]
+        for n in range(operators // 3):
+            x = enp.tanh(x @ weights[n % 5]) + x
+        return x
+
+    return explorer.trace(model)
+
+
+def opening(operators: int) -> None:
+    """The first picture of planned models of several sizes."""
+    for share, wanted in OPENED.items():
+        c = explorer.compile(products(operators // share), until="planned")
+        begin = perf_counter()
+        session = Session(c)
+        _sent(session)
+        count, seconds = len(session.house.operators), perf_counter() - begin
+        print(f"{count} operators: on their way to the page in {seconds:.1f} s, wanted {wanted}")
+
+
 def graph(operators: int) -> None:
     """A large model folded."""
     from explorer.compilation.operators import operators as read
@@ -278,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--operators", type=int, default=50_000)
     parser.add_argument("--lines", type=int, default=5_000)
     parser.add_argument("--moves", type=int, default=200)
-    parser.add_argument("--parts", default="first,knobs,graph,steps,memory")
+    parser.add_argument("--parts", default="first,knobs,opening,graph,steps,memory")
     parser.add_argument("--cache", default="", help="a folder that is kept: warm the second time")
     parser.add_argument("--json", default="", help="a file that gets every turn")
     flags = parser.parse_args(arguments)
@@ -300,6 +329,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(table(("model", "knob", "value", ">ms"), said))
         if flags.json:
             Path(flags.json).write_text(json.dumps(rows))
+    if "opening" in parts:
+        opening(flags.operators)
     if "graph" in parts:
         graph(flags.operators)
     if "steps" in parts:

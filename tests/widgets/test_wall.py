@@ -23,6 +23,7 @@ from widgets.rammer import brick_wall_picture, png, wall_slices, wall_table, wal
 from widgets.rammer.wall_lanes import lane_blocks
 from widgets.rammer.wall_slices import Source, Window
 from widgets.session.session import Session
+from widgets.session.shown import MORE_UNITS, shown
 
 CALLS = tuple(Call(f"call{n}", "conv", (f"op{n}",), f"Conv {n}") for n in range(5))
 
@@ -95,6 +96,29 @@ def test_a_million_bricks_take_less_than_a_megabyte_a_view(units: int) -> None:
             for wall in ("wall_planned", "wall_measured")
         ]
         assert sum(len(f.buffers[0]) for f in found) < wall_slices.VIEW_BYTES
+
+
+def test_blocks_without_room_are_one_a_lane() -> None:
+    rows = many_bricks.wall(3, 6000, CALLS)
+    for room in (100, 0, -4000):
+        assert lane_blocks(rows, Source(rows).whole, 1, room).lane.tolist() == [0, 1, 2]
+
+
+def test_a_wall_of_many_kernels_fits_into_its_bytes() -> None:
+    calls = tuple(Call(f"call{n}", "conv", (f"op{n}",), f"Conv {n}") for n in range(5000))
+    rows = many_bricks.wall(1, 60 * 5000, calls)
+    assert wall_slices.spans(rows)[0] == wall_slices.MOST_SPANS
+    head, body = wall_slices.packed(Source(rows), 60_000)
+    assert len(body) <= 60_000 and head["spans"] > 900 and head["slice"]["blocks"] > 900
+
+
+def test_a_large_program_is_not_planned_for_more_units(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = shown(session.now)
+    assert (found.views.more is None) == (session.walls.planned.units >= MORE_UNITS)  # type: ignore[union-attr]
+    monkeypatch.setattr("widgets.session.shown.MOST_CALLS", 0)
+    assert shown(session.now).with_more_units().views.more is None
 
 
 def test_a_slice_is_its_columns() -> None:

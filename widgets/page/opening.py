@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from explorer.compiler import Progress, halted
 from explorer.compiler import compile as compile_model
-from explorer.compiler import halted
 from explorer.errors import Cancelled, IronworksError
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
@@ -18,10 +18,13 @@ from widgets.model.compiled import Compiled
 
 
 def opened(
-    given: Any, target: Any = "cpu", options: Options | None = None
+    given: Any,
+    target: Any = "cpu",
+    options: Options | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Compiled, Ended | None]:
     """A compilation as it is given; a model planned, and where that ends in an error the
-    compilation until the last step before it, with the error.
+    compilation until the last step before it, with the error. `progress` is told of the steps.
 
     Raises BadModelFile, UnsupportedOperator or TraceError where there is no program to show.
     """
@@ -29,11 +32,12 @@ def opened(
         return given, None
     model = given if isinstance(given, Model) else load(given)
     try:
-        return compile_model(model, target, options, until=Stage.PLANNED), None
+        found = compile_model(model, target, options, until=Stage.PLANNED, progress=progress)
+        return found, None
     except Cancelled:
         raise
     except IronworksError:
-        found = halted(model, target, options)
-        if found is None:
+        ended = halted(model, target, options)
+        if ended is None:
             raise
-        return found
+        return ended

@@ -28,6 +28,7 @@ from widgets.model.glossary import meanings
 from widgets.model.picture import Drawn, Picture
 from widgets.page import front_end
 from widgets.page.opening import opened
+from widgets.page.progress_line import SILENT, ProgressLine
 from widgets.page.traits import SharedTraits
 from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
@@ -303,10 +304,15 @@ def explore(
     target: Any = "cpu",
     options: Options | None = None,
     recorded: str | Path | None = None,
+    line: ProgressLine = SILENT,
 ) -> House:
-    """The whole house. `kept` is a saved state (the text of a snapshot file)."""
+    """The whole house. `kept` is a saved state (the text of a snapshot file); `line` is told what
+    is done.
+    """
     before = state.parsed(kept) if kept else state.State()
-    c, failed = opened(given, target, options)
+    line.say("Reading the model")
+    c, failed = opened(given, target, options, line.at)
+    line.say("Reading what was compiled")
     c, run = recordings.opened(c, recorded, sizes)
     beside = c is not given and failed is None and runs_on(c.device, this_cpu())
     session = Session(
@@ -325,7 +331,9 @@ def explore(
                 expected=c.model.digest,
                 found=before.digest,
             )
+        line.say("Restoring what was saved")
         session.restore(kept)
+    line.say("Drawing the page")
     return House(session)
 
 

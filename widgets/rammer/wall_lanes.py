@@ -51,7 +51,7 @@ class Blocks:
 
 
 def lane_blocks(rows: WallRows, view: Window, group: int, room: int) -> Blocks:
-    """The finest blocks that take no more bytes than there is room for."""
+    """Return the finest blocks that fit into `room` bytes, or one block a lane if none do."""
     pixel = (view.end_us - view.start_us) / view.pixels
     if group > 1:
         bins = view.pixels // 2
@@ -64,7 +64,7 @@ def lane_blocks(rows: WallRows, view: Window, group: int, room: int) -> Blocks:
     if len(place) * (BLOCK + SINGLE) <= room:
         return _alone(rows, place)
     blocks, least = _runs(rows, place, pixel), pixel
-    while blocks.bytes > room:
+    while blocks.bytes > room and least <= view.end_us:
         least *= 1.4
         blocks = _coarser(blocks, least)
     return blocks

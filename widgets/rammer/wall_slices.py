@@ -19,7 +19,7 @@ VIEW_BYTES = 1_000_000  # of all walls of one view
 SLICE_BYTES = 380_000  # of one of them
 MOST_WAITS = 1000
 MOST_SPANS = 4000
-GAP, WAIT = 13, 24  # bytes of one
+GAP, WAIT, SPAN = 13, 24, 16  # bytes of one
 WIDEST = 1 << 16  # pixels
 MOST_LANES = 160
 
@@ -171,9 +171,9 @@ def _gaps(rows: WallRows, view: Window, group: int, room: int) -> tuple[NDArray[
     return found, least
 
 
-def spans(rows: WallRows) -> tuple[int, bytes]:
-    """For each call its first start, its last end and its bricks; of too many calls those that take
-    longest.
+def spans(rows: WallRows, most: int = MOST_SPANS) -> tuple[int, bytes]:
+    """Return the first start, the last end and the tasks of each call, or of the `most` calls that
+    take longest.
     """
     size = len(rows.calls)
     bricks = np.bincount(rows.call, minlength=size)
@@ -181,8 +181,8 @@ def spans(rows: WallRows) -> tuple[int, bytes]:
     np.minimum.at(start, rows.call, rows.start)
     np.maximum.at(end, rows.call, rows.end)
     there = np.flatnonzero(bricks)
-    if len(there) > MOST_SPANS:
-        there = there[np.argsort(start[there] - end[there])[:MOST_SPANS]]
+    if len(there) > most:
+        there = there[np.argsort(start[there] - end[there])[:most]]
     columns = (_whole(there), _times(start[there]), _times(end[there]), _whole(bricks[there]))
     return len(there), b"".join(columns)
 
@@ -190,7 +190,7 @@ def spans(rows: WallRows) -> tuple[int, bytes]:
 def packed(source: Source, budget: int = SLICE_BYTES) -> tuple[dict[str, Any], bytes]:
     """What a canvas begins with: the wall's own numbers, its spans, and a slice of all of it."""
     rows = source.rows
-    count, told = spans(rows)
+    count, told = spans(rows, min(MOST_SPANS, budget // (4 * SPAN)))
     head, body = sliced(source, source.whole, budget - len(told))
     about = {
         "kind": rows.kind,

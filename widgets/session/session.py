@@ -240,9 +240,11 @@ class Session:
 
     def parts(self) -> dict[str, Any]:
         """Every JSON part of the house."""
+        with rare_collections():
+            found = self.house.parts
         return {
-            **self.house.parts,
-            "stages": ended.marked(self.house.parts["stages"], self.now.ended),
+            **found,
+            "stages": ended.marked(found["stages"], self.now.ended),
             "knobs": knob_parts(self.knobs()),
             "walls": self.shown.views.packed[0],
             "verdict": self.verdict(),

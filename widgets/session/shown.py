@@ -20,6 +20,7 @@ from widgets.session.recorded import recorded_wall
 from widgets.session.wall_views import WallViews
 
 MORE_UNITS = 8
+MOST_CALLS = 4000  # of a program that is planned for more units too: of more none is seen there
 TRACING_SECONDS = 0.05
 MOST_TRACED = 40
 
@@ -86,8 +87,10 @@ def shown(setting: Setting, *, more: bool = True, recorded: RecordedRun | None =
 
 
 def _more_units(now: Setting, house: House) -> WallRows | None:
-    """The same program planned for more units than this machine may have."""
-    if threads(now.compiled) >= MORE_UNITS:
+    """Plan the same program for more units than this machine may have, unless it is so large that
+    its wall would show no task.
+    """
+    if threads(now.compiled) >= MORE_UNITS or len(house.calls) > MOST_CALLS:
         return None
     options = replace(now.compiled.options.rammer, threads=MORE_UNITS)
     other = now.compiled.with_options(rammer=options)

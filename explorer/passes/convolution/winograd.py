@@ -39,6 +39,7 @@ from explorer.passes.convolution.tile_transforms import Transforms
 from explorer.passes.convolution.window_sums import WindowSum, window_sum
 from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
+from explorer.passes.pipeline.progress import told
 from explorer.passes.pipeline.ranges import OneOf, Share, check, option
 from explorer.passes.pipeline.registry import compiler_pass
 
@@ -121,6 +122,8 @@ class Winograd:
         constants = dict(program.constants)
         decisions: list[AlgorithmDecision] = []
         weighed: dict[Kernel, tuple[Candidate[str | None], ...]] = {}
+        calls = program.kernel_calls
+        convolutions = sum(_only_convolution(b.kernel_call.kernel) is not None for b in calls)
         rate = self.load_rate(program)
 
         def chosen(binding: Binding) -> Binding:
@@ -129,6 +132,7 @@ class Winograd:
             if found is None or not isinstance(call, KernelCall):
                 return binding
             kernel = call.kernel
+            told(f"choose convolutions: {binding.name}", len(decisions), convolutions)
             if kernel not in weighed:
                 planned = bind_kernel(kernel, sizes_of(kernel, program.env))  # in numbers: fast
                 compute = _only_convolution(planned)
