@@ -397,7 +397,7 @@ class Session:
         return knob, value_position(knob, value)
 
     def turn_to(self, name: str, value: Any) -> dict[str, Any]:
-        """Turn a knob to a value that a program names, at once, and return what `turn` does; nothing
+        """Turn a knob to a value that a program names, at once; return what `turn` does, nothing
         where it is there.
 
         Ends the compilation or the timing under way: a turn that the page has begun is refused.
