@@ -77,9 +77,10 @@ class Walls:
 
 
 class OnShow(Protocol):
-    """A compilation at a binding of its symbols, and A, which it is compared with; its walls and
-    its memory plan; for Welder, Roller and Rammer which device and tile, what was moved by hand,
-    the tiles and the ways of loops that were timed, and what else a picture's clock said.
+    """A compilation at a binding of its symbols, and A, which it is compared with; its walls, its
+    memory plan and whether it runs here; for Welder, Roller and Rammer which device and tile, what
+    was moved by hand, the tiles and the ways of loops that were timed, and what else a picture's
+    clock said.
     """
 
     @property
@@ -96,6 +97,8 @@ class OnShow(Protocol):
     def view(self) -> View: ...
     @property
     def hand(self) -> Hand: ...
+    @property
+    def runs(self) -> bool: ...
     def times(self, binding: str) -> Times: ...
     def timed(self, loop: str) -> tuple[Timed, ...]: ...
     def clocked(self, picture: str, about: str) -> Any: ...

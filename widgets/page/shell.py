@@ -59,6 +59,7 @@ JSON_PARTS = (
     "kept",
     "walls",
     "revision",
+    "absent",
 )
 FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane", "pictures", "glossary")
 

@@ -213,6 +213,11 @@ class Seen:
         """Its connections that were moved by hand."""
         return self.on_show.hand
 
+    @property
+    def runs(self) -> bool:
+        """Whether it runs here."""
+        return self.on_show.runs
+
     def times(self, binding: str) -> Times:
         """The tiles of a kernel that were timed."""
         return self.on_show.times(binding)

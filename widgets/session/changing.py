@@ -20,7 +20,7 @@ from widgets.session.verdict import Step
 
 
 class Changing(OnShow, Protocol):
-    """A session under a reader's hands. `runs`: whether what is on show can be run here."""
+    """A session under a reader's hands."""
 
     edited: Edited
 
@@ -40,8 +40,6 @@ class Changing(OnShow, Protocol):
     def inputs(self) -> Arrays: ...
     @property
     def profiling(self) -> Profiling: ...
-    @property
-    def runs(self) -> bool: ...
     @property
     def shown(self) -> Shown: ...
     @property

@@ -32,7 +32,7 @@ from widgets.model.knob import Knob
 from widgets.model.knob_values import value_position
 from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, with_stop
 from widgets.model.on_show import Times, View, Walls
-from widgets.rooms import gallery
+from widgets.rooms import content, gallery
 from widgets.session import answers, edits, ended, state, verdict
 from widgets.session.asked import clocks, connections, kernels, tiles, wall
 from widgets.session.history import History
@@ -251,6 +251,7 @@ class Session:
             "history": self.history(),
             "undo": self.steps.words,
             "revision": self.revision,
+            "absent": content.absent(self),
             "kept": state.written(self.state()),
             "state": state.view(self.kept),
         }
