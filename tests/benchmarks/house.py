@@ -14,11 +14,13 @@ hardware is the same program on it; once compiled and planned; and once measured
 its reader looks at the picture for `--looked` seconds, in which the kernel compiles ahead; 0:
 turned at once. The line of a model says the median, the 95th percentile and the slowest, by knob.
 Settings of *What if* are turned as knobs are, away and back.
+`rooms`: each picture of each model as it is first asked for, by a page that has just come.
 `graph`: a model of so many operators: the time until it is laid out folded, and until one of its
-folds is opened. `opening`: planned models of a 25th, a fifth and all of so many operators with
-as many kernels as a third of them: the time until the page has all of its first picture. `steps`: the program of each step of a model of so many lines. `memory`: what the
-process holds more after so many turns of knobs than after a tenth of them, and after so many houses
-were opened again.
+folds is opened. `opening`: planned models of a 25th, a fifth and all of so many operators with as
+many kernels as a third of them: the time until the page has all of its first picture. `report`: the
+file of every picture of a model of a 50th of so many operators. `steps`: the program of each step
+of a model of so many lines. `memory`: what the process holds more after so many turns of knobs than
+after a tenth of them, and after so many houses were opened again.
 """
 
 from __future__ import annotations
@@ -39,12 +41,15 @@ from typing import Any
 import explorer
 from explorer.cli.text import table
 from explorer.devices import hardware
+from explorer.errors import IronworksError
 from widgets.model.controls import settings
 from widgets.model.step_knobs import HIDDEN
+from widgets.page.report import page
+from widgets.rooms import gallery
 from widgets.session.session import Session
 
 MOST_PLANNED_MS, MOST_MEASURED_MS = 300.0, 2000.0
-MOST_FIRST_SECONDS = 5.0
+MOST_FIRST_SECONDS, MOST_LOOK_SECONDS, MOST_REPORT_SECONDS = 5.0, 1.0, 20.0
 TIMES = ("first", "planned", "measured")
 FIRST = """
 import json, os, sys
@@ -215,6 +220,36 @@ def products(operators: int) -> Any:
     return explorer.trace(model)
 
 
+def rooms(models: Sequence[str]) -> None:
+    """The first look at each picture that has something to show."""
+    rows = list[tuple[str, str, float]]()
+    for model in models:
+        session = Session(explorer.compile(f"zoo:{model}"))
+        session.run_once()
+        for picture in gallery.PICTURES:
+            begin = perf_counter()
+            try:
+                json.dumps(session.answer("picture", {"room": picture.name}))
+            except IronworksError:
+                continue
+            rows.append((model, picture.name, perf_counter() - begin))
+    times = [seconds for *_, seconds in rows]
+    found = " ".join(f"{percentile(times, share):.2f}" for share in (0.5, 0.95, 1.0))
+    print(f"{len(rows)} first looks: median, 95 %, most: {found} s; wanted {MOST_LOOK_SECONDS:.0f}")
+    for model, name, seconds in sorted(rows, key=lambda r: -r[2])[:8]:
+        print(f"  {model}, {name}: {seconds:.2f} s")
+
+
+def report(operators: int) -> None:
+    """The file of every picture of a model."""
+    session = Session(explorer.compile(products(operators)))
+    begin = perf_counter()
+    text = page(session)
+    seconds, count = perf_counter() - begin, len(session.house.operators)
+    said = f"{count} operators: a report of {len(text) / 1e6:.1f} MB in {seconds:.1f} s"
+    print(f"{said}, wanted {MOST_REPORT_SECONDS:.0f}")
+
+
 def opening(operators: int) -> None:
     """The first picture of planned models of several sizes."""
     for share, wanted in OPENED.items():
@@ -307,7 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--operators", type=int, default=50_000)
     parser.add_argument("--lines", type=int, default=5_000)
     parser.add_argument("--moves", type=int, default=200)
-    parser.add_argument("--parts", default="first,knobs,opening,graph,steps,memory")
+    parser.add_argument("--parts", default="first,knobs,rooms,opening,report,graph,steps,memory")
     parser.add_argument("--cache", default="", help="a folder that is kept: warm the second time")
     parser.add_argument("--json", default="", help="a file that gets every turn")
     flags = parser.parse_args(arguments)
@@ -329,8 +364,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(table(("model", "knob", "value", ">ms"), said))
         if flags.json:
             Path(flags.json).write_text(json.dumps(rows))
+    if "rooms" in parts:
+        rooms(models)
     if "opening" in parts:
         opening(flags.operators)
+    if "report" in parts:
+        report(flags.operators // 50)
     if "graph" in parts:
         graph(flags.operators)
     if "steps" in parts:
