@@ -128,7 +128,7 @@ def in_words(text: str, names: Mapping[str, str]) -> str:
 
 def call_family(binding: Binding, ops: Iterable[Operator]) -> str:
     """The family of a call: its heaviest operator's, unless it only moves data or leaves us."""
-    kind, first = family(binding), head(ops)
+    kind, first = family(binding), head(sorted(ops, key=lambda o: (o.family == "layout", o.name)))
     return kind if kind in ("layout", "control flow", "library call") or not first else first.family
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import explorer
-from explorer.compilation.operators import call_labels, labels, operators
+from explorer.compilation.operators import Operator, call_family, call_labels, labels, operators
 from explorer.ir.program import SourceOp
 from widgets.rooms import gallery
 from widgets.session.session import Session
@@ -31,6 +31,13 @@ def test_a_label_is_as_short_as_tells_an_operator_from_all_others() -> None:
         "Conv 7", "Clip 4_2", "BatchNorm 8", "a/q/MatMul", "b/q/MatMul", "Softmax", "relu",
         "model.py:12 exp", "/x", "y/x",
     ]  # fmt: skip
+
+
+def test_the_family_of_a_call_is_the_same_in_any_order_of_its_operators() -> None:
+    c = explorer.compile(DATA / "tiny_skip.onnx", until="planned")
+    call = next(b for b in c.program.kernel_calls if "relu" in b.name)
+    both = [Operator("a", "Reshape", "a", "layout"), Operator("b", "Relu", "b", "elementwise")]
+    assert call_family(call, both) == call_family(call, both[::-1]) == "elementwise"
 
 
 @pytest.mark.few(3)

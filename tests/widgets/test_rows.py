@@ -16,7 +16,7 @@ from tests.widgets import made_by_hand as hand
 from widgets import data
 from widgets.draw.layered import layered
 from widgets.draw.svg import fit, text_width
-from widgets.grinder import task_tree
+from widgets.grinder import task_rows
 from widgets.memory import memory_plan
 from widgets.model import brick_wall, dataflow_graph, stage_strip
 from widgets.program import dataflow_picture, program_diff, stages_picture
@@ -180,11 +180,11 @@ def test_tiles_cover_the_output() -> None:
 def test_a_run_of_plain_tasks_is_one_row() -> None:
     parts = tuple(TaskTree("operator", f"t{i}", "device") for i in range(9))
     loop = TaskTree("loop", "while", "device", parts, barriers_per_trip=9)
-    rows = task_tree.data(
+    rows = task_rows.data(
         replace(hand.TASKED, decisions=replace(hand.TASKED.decisions, tasks=loop))
     )
     assert [(r.kind, r.count) for r in rows] == [("loop", 1), ("operator", 9)]
-    assert task_tree.data(hand.IMPORTED) == ()
+    assert task_rows.data(hand.IMPORTED) == ()
 
 
 def test_the_fastest_runner_stands_first_and_the_verdict_has_its_interval() -> None:

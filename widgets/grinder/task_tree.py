@@ -1,259 +1,190 @@
-"""Control flow as uTasks: loops, branches, calls and operators, and the hardware level that each
-runs at.
-"""
+"""The drawing of the uTask tree: a lane a hardware level, from the host down to one core alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
-from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.control import COSTS_ARE_OF, ControlWay, TaskTree
-from explorer.ir.decisions.wall import Ran
-from explorer.ir.program import Program
+from explorer.ir.decisions.control import TaskTree
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg, fit, label, path, rect, text_width, wrapped
-from widgets.draw.table import Table, time_text
-from widgets.model.on_show import OnShow
-from widgets.model.picture import Drawn, Picture
+from widgets.draw.see import lit_by
+from widgets.draw.svg import Svg, fit, label, path, rect, text_width
+from widgets.draw.theme import family_token
+from widgets.grinder.schedules import (
+    SCHEDULED,
+    chosen,
+    on_host,
+    planned,
+)
+from widgets.grinder.shown_tasks import Facts, Shown, counted, every, folded
+from widgets.grinder.task_rows import table
+from widgets.grinder.tree_places import BOLD, LINE_HIGH, PX, Place, Places
+from widgets.grinder.tree_rows import TreeRows, loops_of, see, tree_rows
+from widgets.grinder.view import crossings
+from widgets.model.on_show import HEIGHT, WIDTH, OnShow
+from widgets.model.picture import Drawn, Picture, nothing
 
-LEVELS = ("host", "device", "unit")
-_INKS = {"host": "v0", "device": "v1", "unit": "v2"}
-COLUMNS = ("uTask", "kind", "level", "operators", "barriers each time", "reason")
-BESIDE, LINE = 352.0, 13.0  # where words begin that stand beside the boxes, and their pitch
-FOLD_ABOVE = 6  # a run of more plain operators than this is one row
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRow:
-    """One uTask at its depth; `count` operators in a row that are alike are one row."""
-
-    depth: int
-    kind: str
-    name: str
-    level: str
-    count: int = 1
-    barriers_per_trip: int = 0
-    reason: str = ""
-    ops: tuple[str, ...] = ()
-    ways: tuple[str, ...] = ()  # that were weighed, the one taken first, with predicted times
-    ran: str = ""  # in the run that was measured
+NARROW = 640  # a page of fewer pixels has a list
+LINE, FOOT = 26.0, 24.0  # a row of the list; what its letters mean
+PLAIN = ("operator", "library", "more")
 
 
-def data(
-    program: Program, ran: Sequence[Ran] = (), labels: Mapping[str, str] | None = None
-) -> tuple[TaskRow, ...]:
-    """The tree, parents before their parts; empty where Grinder has not run. `ran`: what control
-    flow did in a run; `labels`: what the calls of the program are called.
-    """
-    tree = program.decisions.tasks
-    ways = {d.binding: tuple(map(_way, d.candidates)) for d in program.decisions.control}
-    known = {r.binding: r for r in ran}
-    return () if tree is None else tuple(_rows(tree, 0, _Known(ways, known, labels or {})))
+def figure(rows: TreeRows, size: tuple[int, int] = (WIDTH, HEIGHT), selected: str = "") -> Svg:
+    """The tree from the host down; where there is little width, an indented list."""
+    wide, high = size
+    title = f"uTask tree of {len(rows.rows)} tasks"
+    if wide < NARROW:
+        tree = folded(rows.tree, lambda t: len(list(every(t))) * LINE + FOOT <= high, selected)
+        body = "".join(_list(tree, rows.lanes, wide, high))
+        return Svg(wide, high, body, title, selected, px=PX)
+    tree = folded(rows.tree, lambda t: Places(t, wide, high).fits, selected)
+    plan = Places(tree, wide, high)
+    body = "".join([*_lanes(plan, rows.lanes), *_edges(plan), *_boxes(plan)])
+    return Svg(wide, high, body, title, selected, px=PX)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """By binding: the ways that were weighed, what ran, and what calls are called."""
-
-    ways: Mapping[str, tuple[str, ...]]
-    ran: Mapping[str, Ran]
-    labels: Mapping[str, str]
-
-    def called(self, tree: TaskTree) -> str:
-        """A plain operator by what its call is called, the rest by their own names."""
-        name = tree.name or tree.kind
-        return self.labels.get(tree.binding, name) if tree.kind == "operator" else name
-
-    def told(self, tree: TaskTree) -> str:
-        """What a loop, branch or call did; what is left of turns is counted with them."""
-        found = self.ran.get(tree.binding)
-        rest = tree.name.endswith("/rest")
-        return found.words if found and tree.kind in _CONTROL and not rest else ""
-
-    def sides(self, tree: TaskTree) -> Sequence[str]:
-        """How often each side of a branch was taken."""
-        found = self.ran.get(tree.binding)
-        if found is None or tree.kind != "branch":
-            return [""] * len(tree.parts)
-        counts = (found.then, found.times - found.then)
-        return [f"taken {n:,} of {found.times:,}" for n in counts]
+def _lanes(plan: Places, lanes: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for lane, (name, what) in enumerate(lanes):
+        y, tall = plan.tops[lane]
+        marks = rect(0, y, plan.wide, tall, "var(--app)")
+        marks += rect(0, y, 8, tall, f"var(--v{lane})")
+        marks += label(20, y + 24, name, "big") + label(20, y + 44, what)
+        yield lit_by(marks, f"lane lv{lane}")
 
 
-_CONTROL = ("loop", "branch", "call", "library")
-
-
-def _way(weighed: Candidate[ControlWay]) -> str:
-    told = f"no: {weighed.refused}" if weighed.refused else time_text(weighed.cost_us)
-    return f"{weighed.label} {told}"
-
-
-def _rows(tree: TaskTree, depth: int, known: _Known, ran: str = "") -> list[TaskRow]:
-    control = tree.kind in ("loop", "branch", "call")
-    rows = [
-        TaskRow(
-            depth,
-            tree.kind,
-            known.called(tree),
-            tree.level,
-            1,
-            tree.barriers_per_trip,
-            tree.reason,
-            tuple(sorted(tree.origin)),
-            known.ways.get(tree.binding, ()) if control else (),
-            ran or known.told(tree),
-        )
-    ]
-    run: list[TaskTree] = []
-    sides = dict(zip(map(id, tree.parts), known.sides(tree)))
-    for part in tree.parts:
-        if part.kind == "operator" and (not run or run[0].level == part.level):
-            run.append(part)
+def _edges(plan: Places) -> Iterator[str]:
+    """From what holds a uTask down to it; thicker, and on top, where the level changes."""
+    half, thick = plan.box / 2, []
+    for place in plan.places:
+        if place.parent < 0:
             continue
-        rows += _folded(run, depth + 1, known)
-        run = [part] if part.kind == "operator" else []
-        if part.kind != "operator":
-            rows += _rows(part, depth + 1, known, sides[id(part)])
-    return rows + _folded(run, depth + 1, known)
+        above = plan.places[place.parent]
+        crosses = place.node.lane != above.node.lane
+        ink, width = ("var(--ink)", 2) if crosses else ("var(--edge)", 1.5)
+        y, end = plan.y(above) + half, plan.y(place) - half
+        bend = f"M{above.x:.1f} {y:.1f}V{y + 8:.1f}H{place.x:.1f}V{end:.1f}"
+        line = path(bend, ink, f'stroke-width="{width}" stroke-linejoin="round"')
+        edge = lit_by(line, f"e {_keys(place.node)}")
+        if crosses:
+            thick.append(edge)
+        else:
+            yield edge
+    yield from thick
 
 
-def _folded(run: list[TaskTree], depth: int, known: _Known) -> list[TaskRow]:
-    if len(run) <= FOLD_ABOVE:
-        return [row for part in run for row in _rows(part, depth, known)]
-    ops = frozenset[str]().union(*(p.origin for p in run))
-    name = f"{known.called(run[0])} to {known.called(run[-1])}"
-    return [TaskRow(depth, "operator", name, run[0].level, len(run), 0, "", tuple(sorted(ops)))]
+def _keys(node: Shown) -> str:
+    """What sentences light a node by: its level, its kind, and those of what is folded into it."""
+    kinds = {node.kind, *node.holds} - {"inner"}
+    inner = " inner" if node.inner or "inner" in node.holds else ""
+    return f"lv{node.lane} {' '.join(f'k:{k}' for k in sorted(kinds))}{inner}"
 
 
-def table(rows: tuple[TaskRow, ...]) -> Table:
-    """One row a uTask."""
-    return Table(
-        (
-            "uTask",
-            "kind",
-            "level",
-            "operators",
-            "barriers each time",
-            "reason",
-            "ways, as predicted",
-            "in a run, measured",
-        ),
-        tuple(
-            (
-                "  " * r.depth + r.name,
-                r.kind,
-                r.level,
-                r.count,
-                r.barriers_per_trip,
-                r.reason,
-                "; ".join(r.ways),
-                r.ran,
-            )
-            for r in rows
-        ),
-        tuple(r.ops for r in rows),
+def _boxes(plan: Places) -> Iterator[str]:
+    for place in plan.places:
+        yield lit_by("".join(_box(plan, place)), f"n {_keys(place.node)}")
+
+
+def _box(plan: Places, place: Place) -> Iterator[str]:
+    """A loop is stacked, a branch has six corners, an operator its family's strip."""
+    node, wide, high, middle = place.node, plan.across, plan.box, plan.y(place)
+    x, y = place.x - wide / 2, middle - high / 2
+    if node.kind == "loop" or node.count > 1:
+        for by in (8, 4):
+            yield rect(x + by, y - by, wide, high, "var(--pane)", 'rx="4" stroke="var(--edge)"')
+    said = "; ".join(filter(None, (node.name, node.under, node.said)))
+    plain = node.kind in PLAIN
+    if node.kind == "branch":
+        yield _hexagon(x, y, wide, high, node.lane)
+    elif plain:
+        edge = 'rx="4" stroke="var(--ink2)" class="ground"'
+        yield rect(x, y, wide, high, "var(--pane)", edge, title=said, ops=node.ops)
+        yield from _strip(node, x + 1.5, y + 1.5, wide - 3)
+    else:
+        edge = 'rx="4" stroke="var(--ink)" stroke-width="1.5"'
+        yield rect(x, y, wide, high, f"var(--v{node.lane})", edge, title=said)
+    style = "i" if plain or node.lane < 2 else "inv"
+    lines = plan.lines(node)
+    line = middle + (4 if plain else 0) + 4.5 - LINE_HIGH / 2 * (len(lines) - 1)
+    for text, named in lines:
+        look = f"w {style}" if named else "" if plain else style
+        ops = node.ops if named else ()
+        yield label(place.x, line, text, look, anchor="middle", ops=ops, title=said)
+        line += LINE_HIGH
+
+
+def _hexagon(x: float, y: float, wide: float, high: float, lane: int) -> str:
+    corners = (
+        f"M{x + 12:.1f} {y:.1f}H{x + wide - 12:.1f}L{x + wide:.1f} {y + high / 2:.1f}"
+        f"L{x + wide - 12:.1f} {y + high:.1f}H{x + 12:.1f}L{x:.1f} {y + high / 2:.1f}z"
     )
+    return f'<path d="{corners}" fill="var(--v{lane})" stroke="var(--ink)" stroke-width="1.5"/>'
 
 
-def figure(rows: tuple[TaskRow, ...], selected: str = "") -> Svg:
-    """The tree, indented, each uTask with the letter of its level."""
-    pitch, top = 26, 40
-    ran = any(r.ran for r in rows)
-    width = 780 if ran else 680  # badges want room
-    control = any(r.kind in ("loop", "branch", "call") for r in rows)
-    marks = [label(12, 22, "uTasks", "i w"), *_levels()]
-    if not control:
-        marks.append(label(width - 12, 22, "no control flow in this model", "q", anchor="end"))
-    if ran:
-        marks += _badge(width - 12 - _wide("filled") - 96, 10, "filled")
-        marks.append(label(width - 12, 22, "measured in a run", "q", anchor="end"))
-    last_at: dict[int, float] = {}
-    below = float(top)
-    for row in rows:
-        high = max(pitch, LINE * len(_words(row, width)))  # the box in the middle of its words
-        x, y, below = 12 + 20 * row.depth, below + (high - pitch) / 2, below + high
-        if row.depth and row.depth - 1 in last_at:
-            marks.append(path(f"M{x - 11} {last_at[row.depth - 1]}V{y + 10}h11", "var(--edge)"))
-        last_at[row.depth] = y + 20
-        marks += _task(row, x, y, selected, width)
-    height = max(below + 12, 80)
-    return Svg(width, height, "".join(marks), f"uTask tree of {len(rows)} tasks")
+def _strip(node: Shown, x: float, y: float, wide: float) -> Iterator[str]:
+    """The families of the operators, side by side."""
+    each = wide / max(1, len(node.families))
+    for n, family in enumerate(node.families):
+        yield rect(x + n * each, y, each, 8, f"url(#p-{family_token(family)})", title=family)
 
 
-def _levels() -> list[str]:
-    marks = []
-    for i, level in enumerate(LEVELS):
-        x = 72 + i * 66
-        marks += [
-            rect(x, 12, 12, 12, f"var(--{_INKS[level]})", 'rx="2" stroke="var(--line2)"'),
-            label(x + 16, 22, level),
-        ]
-    return marks
+def _depths(node: Shown, depth: int) -> Iterator[tuple[Shown, int]]:
+    yield node, depth
+    for part in node.parts:
+        yield from _depths(part, depth + 1)
 
 
-def _task(row: TaskRow, x: float, y: float, selected: str, width: float) -> list[str]:
-    on = bool(selected) and selected in row.ops
-    ground, edge = ("var(--soft)", "var(--accent)") if on else ("var(--pane)", "var(--line2)")
-    wide = BESIDE - 12 - x
-    style = "i w" if row.kind in ("loop", "branch", "call") or on else "i"
-    note = f"{row.count} operators" if row.count > 1 else "" if row.kind == "operator" else row.kind
-    letter = "inv w" if row.level == "unit" else "i w"
-    marks = [
-        rect(
-            x,
-            y,
-            wide,
-            20,
-            ground,
-            f'rx="3" stroke="{edge}"',
-            title="; ".join((row.reason, *row.ways)) if row.ways else row.reason,
-            ops=row.ops,
-        ),
-        rect(x + 1, y + 1, 18, 18, f"var(--{_INKS.get(row.level, 'v0')})", 'rx="2"'),
-        label(x + 10, y + 14, row.level[:1].upper(), letter, anchor="middle"),
-        label(x + 25, y + 14, fit(row.name, 0.93 * (wide - 42 - text_width(note))), style),
-        label(x + wide - 7, y + 14, note, "q", anchor="end"),
-    ]
-    if row.ran:
-        marks += _badge(BESIDE, y + 2, row.ran)
-    begin, lines = _begin(row), _words(row, width)
-    top = y + 14 - LINE / 2 * (len(lines) - 1)
-    marks += [label(begin, top + LINE * i, line) for i, line in enumerate(lines) if line]
-    return marks
-
-
-def _begin(row: TaskRow) -> float:
-    """Where what is said of a uTask begins: beside its box, and what it did in a run."""
-    return BESIDE + (_wide(row.ran) + 8 if row.ran else 0)
-
-
-def _words(row: TaskRow, width: float) -> list[str]:
-    return wrapped(_said(row), width - 12 - _begin(row))
-
-
-def _badge(x: float, y: float, text: str) -> list[str]:
-    """What a clock or a counter said: filled."""
-    box = rect(x, y, _wide(text), 16, "var(--ink)", 'rx="8"', title=f"measured: {text}")
-    return [box, label(x + _wide(text) / 2, y + 12, text, "inv w", anchor="middle")]
-
-
-def _wide(text: str) -> float:
-    return 1.06 * text_width(text) + 14
-
-
-def _said(row: TaskRow) -> str:
-    met = row.barriers_per_trip and row.kind in COSTS_ARE_OF
-    unit = COSTS_ARE_OF.get(row.kind, "")
-    noun = "barrier" if row.barriers_per_trip == 1 else "barriers"
-    barriers = f"{row.barriers_per_trip} {noun} a {unit}" if met else ""
-    return "; ".join(t for t in (barriers, row.reason) if t)
+def _list(tree: Shown, lanes: Sequence[tuple[str, str]], wide: float, high: float) -> Iterator[str]:
+    """One uTask a row, parts under what holds them and to its right."""
+    rows = list(_depths(tree, 0))
+    pitch = min(40.0, (high - FOOT) / len(rows))
+    letters = ", ".join(f"{name[:1].upper()} {name}: {what}" for name, what in lanes)
+    yield label(0, high - 6, fit(letters, wide, PX), "q", title=letters)
+    tall, last = pitch - 5, dict[int, float]()
+    for n, (node, depth) in enumerate(rows):
+        x, y = 14.0 * depth, 2 + n * pitch
+        if depth:
+            line = f"M{x - 6:.1f} {last[depth - 1]:.1f}V{y + tall / 2:.1f}H{x:.1f}"
+            yield path(line, "var(--edge)", 'stroke-width="1.5"')
+        last[depth] = y + tall
+        middle = y + tall / 2 + 4.5
+        box = min(text_width(node.name, PX) * BOLD + 42, wide - x)
+        name = fit(node.name, (box - 40) / BOLD, PX)
+        marks = rect(
+            x, y, box, tall, "var(--pane)", 'rx="4" stroke="var(--edge)" class="ground"',
+            title=node.said, ops=node.ops,
+        )  # fmt: skip
+        marks += rect(x, y, 24, tall, f"var(--v{node.lane})", 'rx="4"')
+        letter = lanes[node.lane][0][:1].upper()
+        marks += label(
+            x + 12, middle, letter, "inv w" if node.lane == 2 else "i w", anchor="middle"
+        )
+        marks += label(x + 32, middle, name, "i w", ops=node.ops, title=node.name)
+        if wide - x - box > 50:
+            told = fit(node.under, wide - x - box - 10, PX)
+            marks += label(wide, middle, told, anchor="end", title=node.under)
+        yield lit_by(marks, f"n {_keys(node)}")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
+    found = planned(s, chosen(s))
     measured = s.walls.measured
     ran = measured.ran if measured is not None else ()
-    rows = data(s.now.compiled.program, ran, s.house.labels)
-    return rows, figure(rows, op), table(rows)
+    host = on_host(s)
+    tree = found.program.decisions.tasks
+    known = {r.binding: r for r in ran} or (counted(tree, _static(s, tree)) if tree else {})
+    names, families = ({c.name: getattr(c, of) for c in found.calls} for of in ("label", "family"))
+    all_on_host = host.program.decisions.tasks if host is not None else None
+    facts = Facts(names, families, known)
+    rows = tree_rows(found.program, s.now.compiled.device, facts, ran, all_on_host)
+    if rows is None:
+        return nothing("Grinder has not run.")
+    return rows, figure(rows, s.view.size, op), table(rows.rows, see(rows))
+
+
+def _static(s: OnShow, tree: TaskTree) -> Mapping[str, int]:
+    """How many iterations sizes and constants tell of loops, each time that one is entered."""
+    if not any(True for _ in loops_of(tree, 0)):
+        return {}
+    return {x.loop: x.trips for x in crossings(s) if x.trips is not None}
 
 
 PICTURE = Picture(
@@ -262,6 +193,7 @@ PICTURE = Picture(
     short="Control flow",
     words="Loops, branches and calls as uTasks, each at the hardware level that runs it.",
     stage=Stage.TASKED,
+    family=SCHEDULED,
     draw=_draw,
     of_run=True,
 )

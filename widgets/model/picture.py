@@ -35,7 +35,18 @@ class Family:
     picture is about the whole program.
     """
 
-    name: Literal["tiles", "groups", "walls", "loops", "trips", "sizes", "steps", "board", "whatif"]
+    name: Literal[
+        "tiles",
+        "groups",
+        "walls",
+        "loops",
+        "trips",
+        "schedules",
+        "sizes",
+        "steps",
+        "board",
+        "whatif",
+    ]
     controls: Callable[[OnShow, str], Mapping[str, Any]]
     about: Callable[[OnShow, str], tuple[str, ...]] = lambda s, op: ()
     heaviest: Callable[[OnShow, int], tuple[str, ...]] | None = None

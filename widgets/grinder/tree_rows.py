@@ -1,0 +1,108 @@
+"""What the uTask tree shows: the uTasks, what runs at each level, and the sentences about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from explorer.devices.model import Device
+from explorer.ir.decisions.control import TaskTree
+from explorer.ir.decisions.wall import Ran
+from explorer.ir.program import Program
+from widgets.draw.see import Mark, Sentence
+from widgets.draw.table import count_text
+from widgets.grinder.schedules import launches
+from widgets.grinder.shown_tasks import REST, Facts, Shown, every, shown
+from widgets.grinder.task_rows import TaskRow, data
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRows:
+    """A program's uTasks as they are drawn, and as rows; `lanes` say what runs at each level.
+    `launched` and `on_host` are the launches of a run, of this plan and with all on the host.
+    """
+
+    tree: Shown
+    rows: tuple[TaskRow, ...]
+    lanes: tuple[tuple[str, str], ...]
+    launched: int | None = None
+    on_host: int | None = None
+    iterations: int | None = None
+
+
+def lanes_of(device: Device) -> tuple[tuple[str, str], ...]:
+    """What runs at each level."""
+    unit = "core" if device.kind == "cpu" else "SM"
+    together = count_text(device.units, unit)
+    if device.units > 1:
+        together += " in step"
+    return ("host", "1 thread"), ("device", together), (unit, f"1 {unit} alone")
+
+
+def see(rows: TreeRows) -> tuple[Sentence, ...]:
+    """What control flow there is and where, its innermost iterations, and the launches."""
+    nodes = list(every(rows.tree))
+    found: list[Sentence] = []
+    loops = sum(n.kind == "loop" and n.under != REST for n in nodes)
+    branches = sum(n.kind == "branch" for n in nodes)
+    calls = sum(n.kind == "call" and bool(n.parts) for n in nodes)
+    kinds = [("loop", loops), ("branch", branches), ("call", calls)]
+    told = [(kind, n) for kind, n in kinds if n]
+    kernels = sum(n.bodies for n in nodes if n.kind == "operator")
+    if not told:
+        found.append(("No loop, branch or call: all is one launch of ", _count(kernels), "."))
+        return tuple(found)
+    parts: list[str | Mark] = []
+    for at, (kind, n) in enumerate(told):
+        parts.append(" and " if at and at + 1 == len(told) else ", " if at else "")
+        plural = f"{n:,} {kind}{'' if n == 1 else 'es' if kind == 'branch' else 's'}"
+        parts.append(Mark(plural, f"k:{kind}"))
+    hosted = sum(n.lane == 0 and n.kind in ("loop", "branch", "call") for n in nodes)
+    where = Mark(f"{hosted:,}" if hosted else "none", "lv0")
+    found.append((*(p for p in parts if p), ", ", where, " on the host."))
+    if loops:
+        around = any(p.kind == "loop" for n in nodes if n.kind == "loop" for p in [*every(n)][1:])
+        which = "inner loop" if around else "loop" if loops == 1 else "first loop"
+        word = Mark(f"The {which}", "inner")
+        often = f" makes {count_text(rows.iterations or 0, 'iteration')}."
+        found.append((word, often if rows.iterations is not None else " ends when its data say."))
+    if rows.launched is not None:
+        now = Mark(count_text(rows.launched, "launch").replace("launchs", "launches"), "lv0")
+        more = rows.on_host is not None and rows.on_host != rows.launched
+        found.append((now, f" instead of {rows.on_host:,}." if more else " per run."))
+    return tuple(found)
+
+
+def _count(kernels: int) -> Mark:
+    return Mark(count_text(kernels, "kernel"), "k:operator")
+
+
+def tree_rows(
+    program: Program,
+    device: Device,
+    facts: Facts,
+    ran: Sequence[Ran] = (),
+    host: TaskTree | None = None,
+) -> TreeRows | None:
+    """The uTasks of a program; None where Grinder has not run. `host`: all of them on the host."""
+    tree = program.decisions.tasks
+    if tree is None:
+        return None
+    facts = replace(facts, decided={d.binding: d for d in program.decisions.control})
+    deepest = max(loops_of(tree, 0), key=lambda x: x[0], default=(0, ""))[1]
+    return TreeRows(
+        shown(tree, facts),
+        data(program, ran, facts.labels),
+        lanes_of(device),
+        launches(tree, facts.ran),
+        launches(host, facts.ran) if host is not None else None,
+        facts.ran[deepest].trips if deepest in facts.ran else None,
+    )
+
+
+def loops_of(tree: TaskTree, depth: int) -> Iterator[tuple[int, str]]:
+    """Yield the loops of a tree by binding, each with how many are around it."""
+    if tree.kind == "loop":
+        yield depth, tree.binding
+    for part in tree.parts:
+        yield from loops_of(part, depth + (tree.kind == "loop"))
