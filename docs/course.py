@@ -26,6 +26,7 @@ NOTEBOOKS = ROOT / "notebooks"
 RECORDED = ROOT / "build/course"  # the same notebooks with outputs: docs/record.py
 GLOSSARY = ROOT / "widgets/model/glossary.md"
 CHART = "application/vnd.plotly.v1+json"
+CONTROL = "application/vnd.jupyter.widget-view+json"  # which a page without a kernel leaves out
 MOST_ROWS = 40  # of a chart's table
 SCRIPT = "plotly.min.js"
 STYLE = """<style>
@@ -119,7 +120,7 @@ def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
 
 
 def shown(data: Mapping[str, Any]) -> str:
-    """One output without a kernel: a picture with its table, a chart with its table, or words."""
+    """One output without a kernel: a picture or a chart with its table, or words."""
     words = str(data.get("text/plain", ""))
     chart = data.get(CHART)
     if "image/svg+xml" in data:
@@ -131,7 +132,7 @@ def shown(data: Mapping[str, Any]) -> str:
         told = json.dumps({"data": chart["data"], "layout": chart["layout"]}).replace("</", "<\\/")
         drawn = f'<div class="chart"><script type="application/json">{told}</script></div>'
         return _picture(drawn, "\n".join(_rows(chart["data"])))
-    return _said(words)
+    return "" if CONTROL in data else _said(words)
 
 
 def _picture(drawn: str, table: str) -> str:

@@ -92,10 +92,15 @@ def test_a_page_has_what_a_cell_gave_without_its_kernel() -> None:
         "image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg'/>",
         "text/plain": "a <wall>\nunit  us\n\nanother table\n\n\nand one",
     }
+    slider = {
+        "application/vnd.jupyter.widget-view+json": {"model_id": "2"},
+        "text/plain": "IntSlider(value=1)",
+    }
     outputs = [
         {"output_type": "stream", "name": "stdout", "text": ["one\n", "\n", "two < three\n"]},
         {"output_type": "display_data", "data": pictured, "metadata": {}},
         {"output_type": "display_data", "data": {"application/vnd.plotly.v1+json": chart}},
+        {"output_type": "display_data", "data": slider},
     ]
     cell = {"cell_type": "code", "source": "run()", "outputs": outputs}
     head = {"cell_type": "markdown", "source": "# A chapter"}
@@ -108,7 +113,7 @@ def test_a_page_has_what_a_cell_gave_without_its_kernel() -> None:
     assert 'alt="a &lt;wall&gt;"' in picture and "\n\n" not in picture + drawn
     assert "<summary>Table</summary>" in picture and "another table" in picture
     assert '"y": [3.5, 4.5]' in drawn and "times\n  1  3.5\n  2  4.5" in drawn
-    assert page.count("plotly.min.js") == 1
+    assert page.count("plotly.min.js") == 1 and "IntSlider" not in page
 
 
 def test_the_api_page_names_what_there_is() -> None:
