@@ -6,6 +6,8 @@ import ipywidgets
 import pytest
 import traitlets
 
+import explorer as explorer_package
+import widgets
 from explorer.errors import BadOption, Cancelled
 from tests.widgets import made_by_hand as hand
 from widgets.model.knob_values import trait_name
@@ -39,7 +41,9 @@ def test_a_trait_turns_its_knob_and_a_turn_of_the_page_sets_the_trait(
 ) -> None:
     sent = told(explorer, monkeypatch)
     explorer.threads = 1
-    assert [m["measure"] for m in sent] == [True]  # by the page, where there is one
+    begun, turned = sent
+    assert begun == {"said": "threads 2 → 1: planning"}
+    assert turned["measure"]  # by the page, where there is one
     assert explorer.session.walls.planned is not None
     assert explorer.session.walls.planned.units == 1
     assert explorer.history[-1]["what"] == "threads 2 → 1"
@@ -185,6 +189,18 @@ def test_a_change_ends_the_timing_under_way(explorer: House) -> None:
     number = jobs.start(1, work)
     explorer.threads = 1
     assert jobs.told(number)["error"]["error"] == "Cancelled"
+
+
+@explorer_package.trace
+def doubled(x: explorer_package.tensor("float32", "state", "rows")) -> Any:  # type: ignore[valid-type]
+    return x + x
+
+
+def test_a_symbol_named_like_an_attribute_has_its_knob_s_name() -> None:
+    found = widgets.explore(explorer_package.compile(doubled, until="planned"))
+    found.size_state, found.rows = 6, 5
+    assert found.session.now.sizes == (("rows", 5), ("state", 6))
+    assert isinstance(found.state, dict)
 
 
 @pytest.mark.parametrize(

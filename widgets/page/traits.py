@@ -132,18 +132,19 @@ class SharedTraits(anywidget.AnyWidget):
 
     def _turned(self, change: Mapping[str, Any]) -> None:
         """Plan with a knob at another value. The trait stays as it was where that fails."""
-        knob = next(k for k, trait in self._traits_of.items() if trait == change["name"])
-        if change["new"] is None:
+        name, old, new = change["name"], change["old"], change["new"]
+        knob = next(k for k, trait in self._traits_of.items() if trait == name)
+        if new is None or new == self.session.value_of(knob):
             return
+        self.send({"said": f"{name} {old} → {new}: planning"})
         try:
-            turned = self.session.turn_to(knob, change["new"])
+            turned = self.session.turn_to(knob, new)
         except IronworksError as problem:
-            self.set_trait(change["name"], change["old"])
+            self.set_trait(name, old)
             self.send({"said": problem.sentence})
             raise
-        if turned:
-            self._tell()
-            self.send(turned)
+        self._tell()
+        self.send(turned)
 
     def _selected(self, change: Mapping[str, Any]) -> None:
         name = change["new"]

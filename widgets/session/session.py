@@ -29,7 +29,7 @@ from widgets.model.controls.unasked import unasked
 from widgets.model.hand import Hand
 from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
-from widgets.model.knob_values import value_position
+from widgets.model.knob_values import shown_values, value_position
 from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, with_stop
 from widgets.model.on_show import Times, View, Walls
 from widgets.rooms import content, gallery
@@ -397,19 +397,21 @@ class Session:
         knob = with_stop(self._named(name), self.now, self.pinned, size)
         return knob, value_position(knob, value)
 
-    def turn_to(self, name: str, value: Any) -> dict[str, Any]:
-        """Turn a knob to a value that a program names, at once; return what `turn` does, nothing
-        where it is there.
+    def value_of(self, name: str) -> Any:
+        """Return the value in use of a knob: a number, or its label."""
+        knob = self._named(name)
+        return shown_values(knob)[knob.now]
+
+    def turn_to(self, name: str, value: Any) -> Any:
+        """Turn a knob to a value that a program names, at once.
 
         Ends the compilation or the timing under way: a turn that the page has begun is refused.
         """
         knob, index = self.knob_at(name, value)
-        if index == knob.now:
-            return {}
         self.turning.overtake(knob, index)
         self.bench.jobs.end()
         args = {"knob": name, "index": index, "label": knob.labels[index]}
-        return dict(self.answer("turn", args))
+        return self.answer("turn", args)
 
     def show_next(self, step: Step, *, measured: bool = True) -> dict[str, Any]:
         self._show(step, more=not (measured and self.runs))
