@@ -1,12 +1,17 @@
 """FuseOps as rows: kinds, post-dominators, phases and refusals."""
 
 from dataclasses import replace
+from html import escape
 
 import pytest
 
+import explorer
 from explorer.ir.decisions.decided import Decisions
 from explorer.relax.fusion import plan
 from tests.widgets import made_by_hand as hand
+from tests.widgets.drawn_geometry import SIZES, problems
+from widgets.draw.see import Mark
+from widgets.model.house import read
 from widgets.relax import fusion, fusion_picture
 
 C = hand.HandMade()
@@ -35,22 +40,24 @@ def test_rows_are_what_the_plan_says(rows: fusion.FusionRows) -> None:
 def test_an_anchor_and_what_it_takes_are_marked(rows: fusion.FusionRows) -> None:
     conv, relu = rows.nodes[0], rows.nodes[1]
     assert conv.kind == "OutEWiseFusable" and conv.anchor and conv.phase == 0
-    assert relu.group == conv.group > 0 and "goes no further" in relu.reason
-    drawn = fusion_picture.figure(rows, "relu").body
-    assert "g1 anchor" in drawn and "phase 0: OutEWiseFusable into relu_out" in drawn
+    assert relu.group == conv.group > 0 and "the group ends here" in relu.reason
+    first, *_ = fusion_picture.rows_of(rows)
+    assert first.nodes[:2] == (conv, relu) and first.last == relu
+    drawn = fusion_picture.figure(rows, SIZES[0], "relu").body
+    assert "node anchor" in drawn and "not into " in drawn
 
 
 def test_every_node_has_a_reason_and_its_evidence(rows: fusion.FusionRows) -> None:
     assert all(n.reason and n.evidence for n in rows.nodes)
-    body = fusion_picture.figure(rows).body
+    body = fusion_picture.figure(rows, SIZES[0]).body
     for node in rows.nodes:
-        assert f"<title>{node.kind}: " in body
+        assert f"{node.kind}: {escape(node.evidence)}" in body
     refused = [r for r in fusion_picture.table(rows).rows if r[6] == "refused"]
     assert len(refused) == sum(n.phase < 0 for n in rows.nodes) and all(r[7] for r in refused)
 
 
 def test_what_did_not_run_is_called_a_baseline(rows: fusion.FusionRows) -> None:
-    assert not rows.ran and "baseline" in fusion_picture.figure(rows).title
+    assert not rows.ran and "baseline" in fusion_picture.figure(rows, SIZES[0]).title
 
     class Ran(hand.HandMade):
         @property
@@ -58,21 +65,38 @@ def test_what_did_not_run_is_called_a_baseline(rows: fusion.FusionRows) -> None:
             done = Decisions(fusion=(plan(hand.LEGALIZED, hand.LEGALIZED.main),))
             return replace(super().program, decisions=done)
 
-    assert (
-        fusion.data(Ran()).ran and "baseline" not in fusion_picture.figure(fusion.data(Ran())).title
-    )
+    ran = fusion.data(Ran())
+    assert ran.ran and "baseline" not in fusion_picture.figure(ran, SIZES[0]).title
 
 
 def test_a_node_stands_for_its_own_operators_not_for_its_groups(rows: fusion.FusionRows) -> None:
     assert [n.ops for n in rows.nodes[:2]] == [("conv",), ("relu",)]
 
 
-def test_an_arc_leaves_the_picture_where_the_post_dominator_is_below() -> None:
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("together", [1, 2, 3, 9, 40])
+def test_many_nodes_are_folded_or_counted(size: tuple[int, int], together: int) -> None:
     node = fusion.data(C).nodes[0]
     many = tuple(
-        replace(node, name=f"v{i}", parent=39 if i < 39 else -1, ops=()) for i in range(40)
-    )
-    picture = fusion_picture.figure(fusion.FusionRows(many, 1, False))
-    assert "and 18 more nodes" in picture.body
-    assert picture.body.count('d="M66 ') == fusion_picture.SHOWN
-    assert "l-6 -3v6z" not in picture.body  # no arrow head within the picture
+        replace(
+            node, name=f"v{i}", called=f"v{i}", parent=i + 1 if i < 79 else -1, ops=(f"o{i}",),
+            group=0 if together == 1 else i // together + 1, phase=0 if (i + 1) % together else -1,
+            last=(i + 1) % together == 0, reason="an edge is Opaque, beyond Injective: v3, a sum",
+        )
+        for i in range(80)
+    )  # fmt: skip
+    rows = fusion.FusionRows(many, 80 // together, False)
+    for on in (0, 41, 79):
+        picture = fusion_picture.figure(rows, size, f"o{on}")
+        assert problems(picture) == [] and f">v{on}<" in picture.body
+    assert "below" in fusion_picture.figure(rows, size).body or together > 9
+
+
+def test_a_reason_names_operators_as_the_reader_knows_them() -> None:
+    c = explorer.compile("tests/data/tiny_bert.onnx", until="planned")
+    rows = fusion.data(c, read(c).operators)
+    assert all("val_" not in n.reason for n in rows.nodes)
+    seen = [m for s in fusion_picture.see(rows) for m in s if isinstance(m, Mark)]
+    assert [m.text for m in seen] == ["54 of 63 nodes", "16 groups", "25 edges"]
+    body = fusion_picture.figure(rows, SIZES[0]).body
+    assert all(f'data-k="{m.lights}' in body for m in seen)

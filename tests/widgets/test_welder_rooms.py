@@ -21,6 +21,7 @@ from tests.widgets import made_by_hand as hand
 from tests.widgets.drawn_geometry import SIZES, problems
 from tests.widgets.of_family import of_family
 from widgets.draw.see import sentence_text
+from widgets.draw.slide import folded
 from widgets.draw.table import time_text
 from widgets.model.compiled import Compiled
 from widgets.model.hand import Move, Outcome, Totals
@@ -38,7 +39,6 @@ from widgets.welder import view as welder_view
 from widgets.welder.pipeline import Operator, Outer, PipelineRows, Value, crossing
 from widgets.welder.pipeline_figure import figure as pipeline_figure
 from widgets.welder.pipeline_figure import see
-from widgets.welder.pipeline_layout import folded
 from widgets.welder.tile_graph_columns import window
 from widgets.welder.tile_graph_picture import columns_for
 from widgets.welder.welded import Welded, level_name

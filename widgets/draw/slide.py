@@ -1,5 +1,5 @@
 """Marks of the drawings that are made for the page's pixels: nodes with a family's strip, small
-boxes, pipes with heads, and names in at most two lines.
+boxes, pipes with heads, names in at most two lines, and rows that are folded.
 """
 
 from __future__ import annotations
@@ -192,3 +192,31 @@ def handle_group(body: str, attributes: Collection[tuple[str, str]]) -> str:
     """Return marks as one group with attributes."""
     told = " ".join(f'{name}="{escape(value, quote=True)}"' for name, value in attributes)
     return f"<g {told}>{body}</g>"
+
+
+def folded(count: int, shown: int, on: int = 0) -> tuple[tuple[int, ...], ...]:
+    """Return columns of operators: the first, the last and those around the one that is selected
+    alone, the runs between them together; about as many columns as `shown`.
+    """
+    if shown >= count:
+        return tuple((n,) for n in range(count))
+    ends = (0, count - 1)
+    order = sorted(
+        range(count),
+        key=lambda n: (n != on, n not in ends, min(abs(n - on), *(abs(n - e) for e in ends))),
+    )
+    for keep in range(min(shown, count), 0, -1):
+        parts = _runs(count, set(order[:keep]))
+        if len(parts) <= shown or keep == 1:
+            return parts
+    return ((0,),)
+
+
+def _runs(count: int, alone: set[int]) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = []
+    for n in range(count):
+        if n not in alone and found and found[-1][-1] not in alone:
+            found[-1].append(n)
+        else:
+            found.append([n])
+    return tuple(map(tuple, found))

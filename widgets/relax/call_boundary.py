@@ -4,12 +4,12 @@ are bound on the way, and the annotation that comes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from explorer.compilation.operators import Operator, label_of
+from explorer.compilation.operators import Operator, label_of, value_labels
 from explorer.ir.annotations import Derived, Match, signature_of, unify
-from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop
+from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop, Var
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
@@ -43,9 +43,25 @@ class MatchRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """One parameter and the argument that is passed for it; `level` is the weakest of its dims',
+    `binds` the symbols that get a value, as `n = 10`. A result has no level.
+    """
+
+    param: str
+    wanted: str
+    argument: str
+    found: str
+    level: str = ""
+    binds: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BoundaryRow:
     """A call, and what a reader calls it: `kind` is "function", "branch", "loop" or "kernel";
-    `level` is the weakest of its rows'.
+    `level` is the weakest of its rows'. `results` go into arrays that the caller passes where it
+    calls a kernel; else they are returned.
     """
 
     name: str
@@ -57,6 +73,8 @@ class BoundaryRow:
     level: str
     result: str
     ops: tuple[str, ...]
+    passed: tuple[Passed, ...] = ()
+    results: tuple[Passed, ...] = ()
 
 
 def data(c: Compiled, known: Sequence[Operator] = ()) -> tuple[BoundaryRow, ...]:
@@ -64,7 +82,17 @@ def data(c: Compiled, known: Sequence[Operator] = ()) -> tuple[BoundaryRow, ...]
     are the operators that they are called after.
     """
     found = (*of_program(typed(c), kernels=False), *of_program(lowered(c), kernels=True))
-    return tuple(replace(r, called=label_of(known, r.ops) or r.name) for r in found)
+    labels = value_labels(known, lowered(c))
+    return tuple(_called(r, known, labels) for r in found)
+
+
+def _called(r: BoundaryRow, known: Sequence[Operator], labels: Mapping[str, str]) -> BoundaryRow:
+    """The row with values called as the reader knows them."""
+    passed, results = (
+        tuple(replace(p, argument=labels.get(p.argument, p.argument)) for p in part)
+        for part in (r.passed, r.results)
+    )
+    return replace(r, called=label_of(known, r.ops) or r.name, passed=passed, results=results)
 
 
 def of_program(program: Program, *, kernels: bool) -> tuple[BoundaryRow, ...]:
@@ -86,6 +114,8 @@ class _Call:
     signature: Callable
     args: tuple[Annotation, ...]
     given: frozenset[str] = frozenset()
+    passed: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
 
 def _boundary(function: Function, binding: Binding, call: _Call, env: ShapeEnv) -> BoundaryRow:
@@ -105,7 +135,34 @@ def _boundary(function: Function, binding: Binding, call: _Call, env: ShapeEnv) 
         LEVELS[found.level],
         annotation_text(found.result),
         tuple(sorted(binding.origin)),
+        tuple(_passed(n, call, found) for n in range(len(call.args))),
+        tuple(_results(binding, call, found)),
     )
+
+
+def _passed(n: int, call: _Call, found: Derived) -> Passed:
+    mine = [r for r in found.rows if r.argument == n]
+    wanted = annotation_text(call.signature.params[n])  # type: ignore[index]
+    worst = min((r.level for r in mine), default=Match.PROVED)
+    return Passed(
+        call.names[n],
+        wanted,
+        call.passed[n],
+        annotation_text(call.args[n]),
+        LEVELS[worst],
+        tuple(f"{r.symbol} = {r.arg}" for r in mine if r.symbol),
+        tuple(r.reason for r in mine if r.level is worst),
+    )
+
+
+def _results(binding: Binding, call: _Call, found: Derived) -> Iterator[Passed]:
+    """What comes back: the results of the callee and what the caller calls them."""
+    kind, made = call.signature.result, found.result
+    inner = kind.items if isinstance(kind, TupleType) else (kind,)
+    outer = made.items if isinstance(made, TupleType) else (made,)
+    names = call.outputs or tuple(v.name for v in binding.vars)
+    for name, v, wanted, got in zip(names, binding.vars, inner, outer):
+        yield Passed(name, annotation_text(wanted), v.name, annotation_text(got))
 
 
 def _calls(binding: Binding, functions: Mapping[str, Function], env: ShapeEnv) -> Iterator[_Call]:
@@ -113,21 +170,27 @@ def _calls(binding: Binding, functions: Mapping[str, Function], env: ShapeEnv) -
     seen = frozenset(s.name for s in env.symbols)
     match binding.expr:
         case FunctionCall(name, args):
-            yield _of(functions[name], "function", tuple(a.type for a in args), frozenset())
+            yield _of(functions[name], "function", _named(args), frozenset())
         case Branch(_, then, orelse, args):
             for name in (then, orelse):
-                yield _of(functions[name], "branch", tuple(a.type for a in args), seen)
+                yield _of(functions[name], "branch", _named(args), seen)
         case Loop(body, _, _, state, args, _):
-            count = (Tensor((), "int64"), Tensor((), "bool"))
-            types = (*count, *(v.type for v in (*state, *args)))
-            yield _of(functions[body], "loop", types, seen)
+            counted = (("iteration", Tensor((), "int64")), ("condition", Tensor((), "bool")))
+            yield _of(functions[body], "loop", (*counted, *_named((*state, *args))), seen)
+
+
+def _named(args: Iterable[Var]) -> tuple[tuple[str, Annotation], ...]:
+    return tuple((a.name, a.type) for a in args)
 
 
 def _of(
-    function: Function, kind: str, args: tuple[Annotation, ...], given: frozenset[str]
+    function: Function, kind: str, args: Sequence[tuple[str, Annotation]], given: frozenset[str]
 ) -> _Call:
     names = tuple(p.name for p in function.params)
-    return _Call(function.name, kind, names, signature_of(function, given), args, given)
+    made = tuple(v.name for v in function.outputs)
+    passed, types = tuple(n for n, _ in args), tuple(t for _, t in args)
+    signature = signature_of(function, given)
+    return _Call(function.name, kind, names, signature, types, given, passed, made)
 
 
 def _kernel(binding: Binding) -> Iterator[_Call]:
@@ -139,7 +202,10 @@ def _kernel(binding: Binding) -> Iterator[_Call]:
         signature = Callable(tuple(_buffer(kernel, n) for n in kernel.inputs), result)
         types = tuple(a.type for a in args)
         seen = frozenset(symbols_of_dims(d for t in kernel.tensors for d in t.shape))
-        yield _Call(kernel.name, "kernel", kernel.inputs, signature, types, seen)
+        passed = tuple(a.name for a in args)
+        yield _Call(
+            kernel.name, "kernel", kernel.inputs, signature, types, seen, passed, kernel.outputs
+        )
 
 
 def _buffer(kernel: Kernel, name: str) -> Tensor:

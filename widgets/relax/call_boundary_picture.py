@@ -1,4 +1,4 @@
-"""The drawing and the words of the Calls room."""
+"""The drawing and the words of the Calls picture."""
 
 from __future__ import annotations
 
@@ -6,24 +6,48 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg, cross, fit, label, path, text_width
-from widgets.draw.table import Table
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import (
+    LINE,
+    NARROW,
+    PX,
+    broken,
+    cut_to,
+    in_lines,
+    legend,
+    name_lines,
+    pipe,
+    tick,
+    tip,
+    wide,
+)
+from widgets.draw.svg import Svg, label, rect
+from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import call_boundary
-from widgets.relax.call_boundary import BoundaryRow, MatchRow
+from widgets.relax.call_boundary import BoundaryRow, MatchRow, Passed
 from widgets.relax.shapes_picture import around
 
-SHOWN, MOST = 6, 10
-RIGHT = 668.0
-COLUMNS = (24.0, 152.0, 266.0, 380.0)
+BOX, ARROW, SPACE, FOOT = 54.0, 52.0, 16.0, 30.0
+GUTTER, LEAST, WIDEST = 144.0, 116.0, 232.0  # pixels of the names, and of a column
 
 
 def table(rows: Sequence[BoundaryRow]) -> Table:
     """One row a dim; those of a parameter that are literally the same are one."""
     lines = [(call, row) for call in rows for row in _told(call.rows)]
     return Table(
-        ("call", "in", "callee", "parameter", "says", "argument says", "binds", "level", "why"),
+        (
+            "call",
+            "in",
+            "callee",
+            "parameter",
+            "parameter's dims",
+            "argument's dims",
+            "binds",
+            "level",
+            "why",
+        ),
         tuple(
             (
                 c.called,
@@ -41,6 +65,7 @@ def table(rows: Sequence[BoundaryRow]) -> Table:
         or (("none", "", "", "", "", "", "", "", "nothing is called yet"),),
         tuple(c.ops for c, _ in lines),
         caption(rows),
+        see(rows),
     )
 
 
@@ -63,87 +88,211 @@ def caption(rows: Sequence[BoundaryRow]) -> str:
     return f"calls: {counts or 'none'}; {left} leave something to the run"
 
 
-def figure(rows: Sequence[BoundaryRow], symbols: Sequence[str] = (), selected: str = "") -> Svg:
-    """A table of unification for each call around the selected operator; dims of a parameter that
-    are literally the same are one row.
-    """
-    shown = around(rows, [selected in c.ops for c in rows], SHOWN)
-    marks = [
-        label(12, 22, "Call boundaries", "i w"),
-        label(RIGHT, 22, caption(rows), "q", anchor="end"),
-    ]
-    heads = ("parameter", "it says", "the argument says", "so")
-    marks += [label(x, 42, text, "q") for x, text in zip(COLUMNS, heads, strict=True)]
-    y = 64.0
-    for call in shown:
-        y = _boundary(call, symbols, marks, y)
+def see(rows: Sequence[BoundaryRow]) -> tuple[Sentence, ...]:
+    """The sentences: how many calls, how many are proved to fit, and where results go."""
     if not rows:
-        marks.append(label(12, y, "none: nothing is called yet"))
-    elif len(rows) > len(shown):
-        rest = f"and {len(rows) - len(shown):,} more calls, all of them in the table"
-        marks.append(label(12, y, rest, "q"))
-    return Svg(680, y + 16, "".join(marks), f"Call boundaries: {caption(rows)}", selected)
-
-
-def _boundary(c: BoundaryRow, symbols: Sequence[str], marks: list[str], y: float) -> float:
-    said = f"{c.kind} {c.callee}"
-    result = fit(f"gives {c.result}", 250, mono=True)
-    marks += [
-        path(f"M12 {y - 14:g}H{RIGHT}", "var(--line2)"),
-        label(
-            12,
-            y,
-            fit(c.called, 185),
-            "i w",
-            ops=c.ops,
-            title=f"{c.called}; {c.name} in the program",
-        ),
-        label(212, y, fit(said, 190), "", title=said),
-        label(RIGHT, y, result, "mono i", anchor="end", symbols=symbols, title=c.result),
+        return (("Nothing is called yet.",),)
+    proved = sum(c.level == "proved" for c in rows)
+    found: list[Sentence] = [
+        (Mark(f"{proved} of {count_text(len(rows), 'call')}", "proved"), " fit by proof.")
     ]
-    y += 18
-    told = tuple(_told(c.rows))
-    for row in told[:MOST]:
-        marks += _row(row, symbols, y)
-        y += 16
-    if len(told) > MOST:
-        marks.append(label(24, y, f"and {len(told) - MOST} more", "q"))
-        y += 16
-    if not c.rows:
-        marks.append(label(24, y, "it takes nothing whose shape is known", "q"))
-        y += 16
-    return y + 12
+    left = len(rows) - proved
+    if left:
+        found.append((Mark(count_text(left, "call"), "left"), " leave a check to the run."))
+    kernels = sum(c.kind == "kernel" for c in rows)
+    if kernels:
+        found.append(
+            ("Kernels write into ", Mark("arrays that the caller passes", "destination"), ".")
+        )
+    return tuple(found)
 
 
-def _row(r: MatchRow, symbols: Sequence[str], y: float) -> Iterator[str]:
-    parameter, says, argument, so = COLUMNS
-    yield label(parameter, y, fit(r.param, says - parameter - 10, mono=True), "mono", title=r.param)
-    for x, text in ((says, r.wanted), (argument, r.found)):
-        yield label(x, y, fit(text, 104, mono=True), "mono i", symbols=symbols, title=text)
-    wide = text_width(r.level)
-    bad = r.level in ("never fits", "too little is known")
-    yield label(so + 14, y, r.level, "bad" if bad else "i")
-    if bad:
-        yield cross(so + 4, y - 4, 3.5)
-    elif r.level == "proved":
-        yield path(f"M{so:g} {y - 4:g}l3 3l5 -7", "var(--ok)", 'stroke-width="1.6"')
+def figure(
+    rows: Sequence[BoundaryRow],
+    size: tuple[int, int],
+    symbols: Sequence[str] = (),
+    selected: str = "",
+) -> Svg:
+    """Calls around the selected operator: arguments above the boundary, parameters below it."""
+    width, height = size
+    each = _head(width) + 2 * BOX + ARROW + SPACE
+    count = max(1, int((height - FOOT) / each))
+    shown = around(rows, [selected in c.ops for c in rows], count) if rows else ()
+    at = next((i for i, c in enumerate(rows) if selected in c.ops), 0)
+    if shown and rows[at] not in shown:
+        shown = rows[at : at + count]
+    each = min((height - FOOT) / max(1, len(shown)), each + 40)
+    marks: list[str] = []
+    for n, call in enumerate(shown):
+        marks += _boundary(call, symbols, n * each, width, on=bool(selected) and call is rows[at])
+    if not rows:
+        marks.append(label(0, 20, "Nothing is called yet.", "i"))
+    rest = count_text(len(rows) - len(shown), "more call") if len(rows) > len(shown) else ""
+    items = [
+        ("proved", "pipe", "passed"),
+        ("boundary", "dash", "boundary of the call"),
+        ("destination", "dashbox", "array for the result"),
+    ]
+    marks += legend(items, height - 9, width - (wide(rest) + 14 if rest else 0))
+    if rest:
+        marks.append(label(width, height - 9, rest, anchor="end"))
+    return Svg(width, height, "".join(marks), f"Calls: {caption(rows)}", selected, PX)
+
+
+def _head(width: int) -> float:
+    """Above a call: its name, where there is no room for it beside."""
+    return 28.0 if width < NARROW else 10.0
+
+
+def _boundary(
+    c: BoundaryRow, symbols: Sequence[str], y: float, width: int, *, on: bool
+) -> Iterator[str]:
+    """One call: what is passed, the boundary, and what the callee declares."""
+    narrow = width < NARROW
+    gutter, y = 0.0 if narrow else GUTTER, y + _head(width)
+    yield from _bands(c, y, width, narrow=narrow, on=on)
+    back = "destination" if c.kind == "kernel" else "back"
+    most = max(2, int((width - gutter) / LEAST))
+    passed, results = list(c.passed), list(c.results)
+    room = max(1, most - min(len(results), 2))
+    columns = [(p, "in") for p in passed[: room if len(passed) <= room else room - 1]]
+    more = passed[len(columns) :]
+    ends = [(r, back) for r in results[:2]]
+    total = len(columns) + len(ends) + bool(more)
+    w = min(WIDEST, (width - gutter) / max(1, total))
+    x = gutter
+    for p, way in columns:
+        yield lit_by("".join(_column(p, way, x, y, w, symbols)), _keys(p))
+        x += w
+    if more:
+        yield lit_by("".join(_more(more, x, y, w)), "proved")
+        x += w
+    for p, way in ends:
+        yield lit_by("".join(_column(p, way, x, y, w, symbols)), way)
+        x += w
+
+
+def _bands(c: BoundaryRow, y: float, width: int, *, narrow: bool, on: bool) -> Iterator[str]:
+    """The ground of the caller and that of the callee, with their names."""
+    title = f"{c.called}; {c.name} in the program"
+    top, low = y, y + BOX + ARROW
+    yield rect(0, top - 8, width, BOX + 16, "var(--app)")
+    yield rect(0, low - 8, width, BOX + 16, "var(--app)")
+    middle = top + BOX + ARROW / 2
+    line = pipe(f"M0 {middle:g}H{width:g}", ink="ink3", width=2, dashed="2 5")
+    yield lit_by(line, "boundary")
+    style = "a" if on else "i w"
+    if narrow:
+        words = [f"{c.called} calls {c.kind} {c.callee}", c.called]
+        said = next((t for t in words if wide(t, bold=True) <= width), words[-1])
+        yield label(0, y - 14, said, style, ops=c.ops, title=title)
+        return
+    room = GUTTER - 24
+    for at, name, what, mine in (
+        (top, c.called, f"in {c.function}", style),
+        (low, c.callee, c.kind, "i w"),
+    ):
+        lines = name_lines(name, room) or broken(name, room)
+        for n, text in enumerate(lines):
+            ops = c.ops if at == top else ()
+            yield label(12, at + 16 + LINE * n, text, mine, ops=ops, title=title)
+        what = what if wide(what) <= room else what.split()[0]
+        yield label(12, at + 16 + LINE * len(lines), what)
+
+
+def _keys(p: Passed) -> str:
+    return "proved" if p.level == "proved" else "left"
+
+
+def _column(
+    p: Passed, way: str, x: float, y: float, w: float, symbols: Sequence[str]
+) -> Iterator[str]:
+    """A value above the boundary, its parameter below it, and whether the two agree."""
+    top, low = y, y + BOX + ARROW
+    bad = p.level in ("never fits", "too little is known")
+    yield from _box(p.argument, p.found, x, top, w, symbols, dashed=way == "destination")
+    yield from _box(p.param, p.wanted, x, low, w, symbols, bad=bad)
+    center, from_, to = x + w / 2, top + BOX, low
+    if way == "back":
+        yield pipe(f"M{center:g} {to:g}V{from_ + 7:g}") + tip(center, from_ + 1, "up")
+        return
+    dash = "5 4" if way == "destination" else ""
+    yield pipe(f"M{center:g} {from_:g}V{to - 7:g}", dashed=dash) + tip(center, to - 1, "down")
+    if way == "destination":
+        return
+    said = "; ".join(dict.fromkeys(p.reasons)) or p.level
+    yield from _verdict(p, center, from_ + ARROW / 2, x + w, said)
+
+
+def _verdict(p: Passed, center: float, y: float, right: float, said: str) -> Iterator[str]:
+    """The mark on an arrow: proved, left to the run, or refused; and the symbols that it binds."""
+    at = center + 16
+    words = ", ".join(p.binds)
+    if p.level == "checked by the run":
+        ring = 'fill="var(--pane)" stroke="var(--ink)" stroke-width="2"'
+        yield f'<circle cx="{at:g}" cy="{y:g}" r="5" {ring}/>'
+        words = words or "at run"
     else:
-        yield f'<circle cx="{so + 4:g}" cy="{y - 4:g}" r="3" fill="none" stroke="var(--ink2)"/>'
-    x = so + 22 + wide * (1.1 if bad else 1)
-    yield label(x, y, fit(r.reason, RIGHT - x), "q", symbols=symbols, title=r.reason)
+        yield rect(at - 8, y - 8, 17, 16, "var(--pane)")
+        yield tick(at, y, good=p.level == "proved")
+    words = cut_to(words, right - at - 12)
+    if words:
+        yield rect(at + 9, y - 9, wide(words) + 4, 18, "var(--pane)")
+        yield label(at + 11, y + 5, words, "i", title=said)
+    else:
+        yield rect(at - 8, y - 8, 17, 16, "transparent", title=said)
+
+
+def _box(
+    name: str,
+    said: str,
+    x: float,
+    y: float,
+    w: float,
+    symbols: Sequence[str],
+    *,
+    dashed: bool = False,
+    bad: bool = False,
+) -> Iterator[str]:
+    """A tensor: its name and its shape."""
+    room = w - 20
+    edge = f'rx="4" stroke="var(--{"bad" if bad else "ink"})" stroke-width="{2 if bad else 1.5}"'
+    edge += ' stroke-dasharray="4 3"' if dashed else ""
+    yield rect(x + 5, y, w - 10, BOX, "var(--pane)", edge, title=f"{name}: {said}")
+    shape = in_lines(said, room) or [cut_to(said, room)]
+    one = len(shape) > 1
+    names = in_lines(name, room, 1, bold=True) if one else name_lines(name, room, anywhere=True)
+    lines = [(t, "i w") for t in names or [cut_to(name, room, bold=True)]]
+    lines += [(t, "bad" if bad else "i") for t in shape]
+    top = y + (BOX - LINE * len(lines)) / 2 + 13
+    for n, (text, style) in enumerate(lines):
+        marked = symbols if style == "i" else ()
+        yield label(x + w / 2, top + n * LINE, text, style, anchor="middle", symbols=marked)
+
+
+def _more(more: Sequence[Passed], x: float, y: float, w: float) -> Iterator[str]:
+    """The arguments that have no room."""
+    names = ", ".join(f"{p.param}: {p.wanted}" for p in more)
+    for top in (y, y + BOX + ARROW):
+        edge = 'rx="4" stroke="var(--ink)" stroke-width="1.5" stroke-dasharray="4 3"'
+        yield rect(x + 5, top, w - 10, BOX, "var(--pane)", edge, title=names)
+        words = f"{len(more)} more"
+        yield label(x + w / 2, top + BOX / 2 + 5, words, "i w", anchor="middle")
+    center, from_ = x + w / 2, y + BOX
+    yield pipe(f"M{center:g} {from_:g}v{ARROW - 7:g}") + tip(center, from_ + ARROW - 1, "down")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     c = s.now.compiled
     rows = s.house.kept("calls", (), lambda: call_boundary.data(c, s.house.operators))
     names = tuple(b.name for b in c.program.env.symbols)
-    return rows, figure(rows, names, op), table(rows)
+    return rows, figure(rows, s.view.size, names, op), table(rows)
 
 
 PICTURE = Picture(
     name="calls",
     title="Calls",
-    words="At each call what a parameter says beside what its argument says, and what follows.",
+    words="What each call passes over its boundary: arguments, parameters, and where results go.",
     stage=Stage.TYPED,
     about="operator",
     draw=_draw,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from explorer.compilation.operators import Operator, label_of
+from explorer.compilation.operators import Operator, in_words, label_of
 from explorer.relax.fusion import FusionPlan
 from explorer.relax.fusion import plan as plan_of
 from explorer.relax.fusion.model import Node
@@ -92,7 +92,8 @@ def of_plan(
         _row(node, plan, number.get(node.name, 0), node.name in anchors, node.name in ends, origins)
         for node in plan.graph.nodes
     )
-    named = (replace(r, called=label_of(known, r.ops) or r.name) for r in rows)
+    called = {r.name: label_of(known, r.ops) or r.name for r in rows}
+    named = (replace(r, called=called[r.name], reason=in_words(r.reason, called)) for r in rows)
     return FusionRows(tuple(named), len(together), ran)
 
 
@@ -131,5 +132,5 @@ def _fate(node: Node, plan: FusionPlan, group: int, last: bool) -> tuple[int, st
             way = "" if step.node == node.name else f"on the way of {step.node}: "
             return step.phase, way + step.reason
     refused = next((s for s in plan.refusals if s.node == node.name), None)
-    reason = refused.reason if refused else "it was nobody's turn"
-    return -1, f"others end here; it goes no further: {reason}" if group and last else reason
+    reason = refused.reason if refused else "no phase reached it"
+    return -1, f"the group ends here: {reason}" if group and last else reason

@@ -1,28 +1,37 @@
-"""The drawing and the words of the Fusion room."""
+"""The drawing and the words of the Fusion picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
+from dataclasses import dataclass
+from itertools import groupby
 
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg, cross, fit, label, path, rect, stepped, text_width, wrapped
-from widgets.draw.table import Table
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import LINE, NARROW, PX, cut_to, folded, legend, node, pipe, tick, tip, wide
+from widgets.draw.svg import Svg, label, rect, stepped, wrapped
+from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import fusion
 from widgets.relax.fusion import FusionRows, NodeRow
-from widgets.relax.shapes_picture import around
 
-SHOWN = 22
-GUTTER, NAME, KIND, WHY, RIGHT = 66.0, 84.0, 236.0, 372.0, 668.0
+WIDE, SLIM, HIGH, LINK, PAD = 126.0, 114.0, 52.0, 12.0, 6.0  # nodes, the line to the next one
+WORDS, RAIL, FOOT = 40.0, 48.0, 34.0  # of a refused edge, of its way to another row, the legend
 PHASES = 3
 ABOUT = (
     "anchors, and what is at most Broadcast",
     "Injective nodes, and what is at most Broadcast",
     "what is at most Broadcast and still apart",
 )
-GROUNDS = ("var(--tint)", "var(--app)")
+FAMILIES = {  # whose colour a pattern kind has: that of the operators that are of this kind
+    "ElementWise": "elementwise",
+    "Broadcast": "elementwise",
+    "Injective": "layout",
+    "CommReduce": "reduction",
+    "OutEWiseFusable": "matmul",
+    "Opaque": "library call",
+}
 
 
 def table(rows: FusionRows) -> Table:
@@ -45,6 +54,7 @@ def table(rows: FusionRows) -> Table:
         ),
         tuple(n.ops for n in nodes),
         caption(rows),
+        see(rows),
     )
 
 
@@ -58,122 +68,208 @@ def caption(rows: FusionRows) -> str:
     )
 
 
-def figure(rows: FusionRows, selected: str = "") -> Svg:
-    """Nodes from the top down, each with an arc to its post-dominator."""
-    shown = around(rows.nodes, [selected in n.ops for n in rows.nodes], SHOWN)
-    first = rows.nodes.index(shown[0]) if shown else 0
-    marks = [*_heads(rows), *_phases(rows)]
-    lines = [wrapped(_verdict(n), RIGHT - WHY - 20) for n in shown]
-    tops, y = [], 78.0
-    for said in lines:
-        tops.append(y)
-        y += 14 * len(said) + 8
-    for node, top, said in zip(shown, tops, lines, strict=True):
-        marks += _node(node, top, said)
-    marks += _arcs(shown, first, tops, y - 14)
-    if len(rows.nodes) > len(shown):
-        rest = f"and {len(rows.nodes) - len(shown):,} more nodes, all of them in the table"
-        marks.append(label(12, y + 8, rest, "q"))
-    return Svg(680, y + 20, "".join(marks), f"Fusion: {caption(rows)}", selected)
-
-
-def _heads(rows: FusionRows) -> Iterator[str]:
-    count, rest = caption(rows).split("; ", 1)
-    yield label(12, 20, count, "i w")
-    yield label(12, 36, rest, "i" if rows.ran else "q")
-    heads = ((12, "leads to"), (NAME, "node"), (KIND, "pattern kind"), (WHY, "phase, or why not"))
-    for x, text in heads:
-        yield label(x, 56, text, "q")
-
-
-def _verdict(n: NodeRow) -> str:
-    return f"phase {n.phase}: {n.reason}" if n.phase >= 0 else n.reason
-
-
-def _node(n: NodeRow, y: float, lines: Sequence[str]) -> Iterator[str]:
-    yield stepped("".join(_outcome(n, y, lines)), _moment(n))
-    mark = _mark(n)
-    room = KIND - NAME - 12 - (text_width(mark) + 8 if mark else 0)
-    yield label(
-        NAME, y, fit(n.called, room), "i", ops=n.ops, title=f"{n.called}; {n.name} in the program"
+def see(rows: FusionRows) -> tuple[Sentence, ...]:
+    """The sentences: how many groups, how many edges are refused, and whether this is what runs."""
+    grouped = sum(n.group > 0 for n in rows.nodes)
+    refused = sum(n.phase < 0 for n in rows.nodes)
+    return (
+        (
+            Mark(f"{grouped} of {count_text(len(rows.nodes), 'node')}", "node"),
+            " form ",
+            Mark(count_text(rows.groups, "group"), "group"),
+            ".",
+        ),
+        (
+            Mark(count_text(refused, "edge"), "refused"),
+            " is refused." if refused == 1 else " are refused.",
+        ),
+        ("FuseOps ran." if rows.ran else "This is a baseline: Welder's groups run.",),
     )
-    yield _badge(n, y)
 
 
-def _mark(n: NodeRow) -> str:
-    words = (f"g{n.group}" * bool(n.group), "anchor" * n.anchor, "output" * n.output)
-    return " ".join(filter(None, words))
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A group, or a node that is alone: `last` is the one whose edge is refused."""
+
+    nodes: tuple[NodeRow, ...]
+
+    @property
+    def last(self) -> NodeRow:
+        """The node at which it ends."""
+        return next((n for n in self.nodes if n.last), self.nodes[-1])
 
 
-def _moment(n: NodeRow) -> int:
-    """When its fate is known: in its phase, or after the last one."""
-    return n.phase if n.phase >= 0 else PHASES
+def rows_of(rows: FusionRows) -> tuple[Row, ...]:
+    """Each group and each node alone, in the order of their first nodes."""
+    numbered = [(n.group or -i, n) for i, n in enumerate(rows.nodes, 1)]
+    order = {key: i for i, key in reversed([*enumerate(k for k, _ in numbered)]) for key in [key]}
+    numbered.sort(key=lambda t: order[t[0]])
+    return tuple(Row(tuple(n for _, n in mine)) for _, mine in groupby(numbered, lambda t: t[0]))
 
 
-def _outcome(n: NodeRow, y: float, lines: Sequence[str]) -> Iterator[str]:
-    """What became of a node, and why."""
-    high = 14 * len(lines) + 8
-    ground = GROUNDS[n.group % 2] if n.group else "none"
-    wide = RIGHT - NAME + 8
-    yield rect(NAME - 8, y - 13, wide, high - 1, ground, 'class="ground"', ops=n.ops)
-    if n.group:
-        said = f"group {n.group}"
-        yield rect(NAME - 8, y - 13, 4, high, "var(--ink2)", title=said, ops=n.ops)
-    yield label(KIND - 10, y, _mark(n), "q", anchor="end", title=f"group {n.group}")
-    if n.phase < 0 and n.group:
-        yield path(f"M{WHY + 1:g} {y - 4:g}h7m0 -4v8", "var(--ink2)", 'stroke-width="1.6"')
-    elif n.phase < 0:
-        yield cross(WHY + 5, y - 4, 3.5)
-    else:
-        yield path(f"M{WHY + 1:g} {y - 4:g}l3 3l5 -7", "var(--ok)", 'stroke-width="1.6"')
+def figure(rows: FusionRows, size: tuple[int, int], selected: str = "") -> Svg:
+    """A row a group: its nodes joined from left to right, and the edge that is refused."""
+    width, height = size
+    found = rows_of(rows)
+    narrow = width < NARROW
+    beside = max(2, int((width - 330) / (WIDE + LINK))) if not narrow else 2
+    step = HIGH + 2 * PAD + (12 if not narrow else 46)
+    count = max(1, int((height - FOOT) / step))
+    at = next((i for i, r in enumerate(found) if any(selected in n.ops for n in r.nodes)), 0)
+    first = max(0, min(at - count // 2, len(found) - count))
+    shown = found[first : first + count]
+    marks: list[str] = list(_phases(rows))
+    for i, r in enumerate(shown):
+        marks += _row(r, rows, i * step, beside, size, selected)
+    if not narrow:
+        marks += _ways(shown, rows, _ends(shown, rows, step, beside, size, selected), width)
+    marks += _foot(first, len(found) - first - len(shown), size)
+    return Svg(width, height, "".join(marks), f"Fusion: {caption(rows)}", selected, PX)
+
+
+def _parts(r: Row, beside: int, selected: str) -> tuple[tuple[int, ...], ...]:
+    on = next((i for i, n in enumerate(r.nodes) if selected in n.ops), len(r.nodes) - 1)
+    return folded(len(r.nodes), beside, on)
+
+
+def _wide(r: Row, beside: int, width: int, selected: str) -> float:
+    """How wide the nodes of a row are."""
+    each = SLIM if width < NARROW else WIDE
+    return len(_parts(r, beside, selected)) * (each + LINK) - LINK
+
+
+def _row(
+    r: Row, rows: FusionRows, y: float, beside: int, size: tuple[int, int], selected: str
+) -> Iterator[str]:
+    """The nodes of a group, joined; its refused edge to the right, or below where it is narrow."""
+    parts, each = _parts(r, beside, selected), SLIM if size[0] < NARROW else WIDE
+    w = _wide(r, beside, size[0], selected)
+    if r.nodes[0].group:
+        said = f"group {r.nodes[0].group}"
+        edge = 'rx="8" stroke="var(--ink)" stroke-width="2"'
+        box = rect(1, y + 1, w + 2 * PAD, HIGH + 2 * PAD, "var(--app)", edge, title=said)
+        yield stepped(lit_by(box, "group"), max(n.phase for n in r.nodes))
+    for i, part in enumerate(parts):
+        x = 1 + PAD + i * (each + LINK)
+        if i:
+            line = pipe(f"M{x - LINK:g} {y + PAD + HIGH / 2:g}H{x - 7:g}") + tip(
+                x, y + PAD + HIGH / 2, "right"
+            )
+            yield stepped(lit_by(line, "joined"), max(0, *(r.nodes[n].phase for n in part)))
+        yield _node([r.nodes[n] for n in part], x, y + PAD, each, selected)
+    yield stepped("".join(_refused(r, rows, 1 + w + 2 * PAD, y, size)), PHASES)
+
+
+def _node(nodes: Sequence[NodeRow], x: float, y: float, w: float, selected: str) -> str:
+    n = nodes[0]
+    if len(nodes) > 1:
+        names = ", ".join(m.called for m in nodes)
+        ops = [op for m in nodes for op in m.ops]
+        return node(x, y, w, HIGH, f"{len(nodes)} more", dashed=True, title=names, ops=ops)
+    kind = f"{n.kind}, anchor" if n.anchor and n.kind != "OutEWiseFusable" else n.kind
+    return node(
+        x, y, w, HIGH, n.called, kind, family=FAMILIES.get(n.kind, ""), ops=n.ops,
+        on=bool(selected) and selected in n.ops,
+        title=f"{n.called}; {n.name} in the program; {n.kind}: {n.evidence}",
+        keys="node anchor" if n.anchor else "node",
+    )  # fmt: skip
+
+
+def _words(n: NodeRow, rows: FusionRows, room: float) -> list[str]:
+    """Into what a node does not go, and why."""
+    parent = rows.nodes[n.parent].called if n.parent >= 0 else ""
+    why = n.reason.removeprefix("the group ends here: ").split(": ")[0]
+    head = cut_to(f"not into {parent}:" if parent else "it ends here:", room, bold=True)
+    return [head, *wrapped(why, room, PX)]
+
+
+def _refused(r: Row, rows: FusionRows, x: float, y: float, size: tuple[int, int]) -> Iterator[str]:
+    """The edge out of a group with a cross, and why it is refused."""
+    n = r.last
+    if n.phase >= 0:
+        return
+    if size[0] < NARROW:
+        top = y + HIGH + 2 * PAD + 16
+        lines = wrapped(" ".join(_words(n, rows, 1e9)), size[0] - 34, PX)[:2]
+        body = tick(13, top - 4, good=False)
+        body += "".join(label(26, top + LINE * i, t, title=n.reason) for i, t in enumerate(lines))
+        yield lit_by(body, "refused")
+        return
+    middle = y + PAD + HIGH / 2
+    body = pipe(f"M{x:g} {middle:g}h28", ink="edge", dashed="5 4")
+    body += tick(x + 14, middle, good=False)
+    lines = _words(n, rows, size[0] - x - WORDS - RAIL)
+    top = middle + 5 - LINE * (len(lines) - 1) / 2
     for i, line in enumerate(lines):
-        yield label(WHY + 16, y + 14 * i, line, "i" if n.phase >= 0 else "")
+        body += label(x + WORDS, top + LINE * i, line, "" if i else "i w", title=n.reason)
+    yield lit_by(body, "refused")
+
+
+def _ways(
+    shown: Sequence[Row], rows: FusionRows, at: dict[str, tuple[float, float]], width: int
+) -> Iterator[str]:
+    """From each refused edge to the row of its post-dominator, along the right side. `at`: the
+    middle of each node's row, and where its words end.
+    """
+    tracks: dict[str, int] = {}
+    for r in shown:
+        n = r.last
+        parent = rows.nodes[n.parent].name if n.parent >= 0 else ""
+        if n.phase >= 0 or parent not in at or at[parent][0] <= at[n.name][0]:
+            continue
+        x = width - 8 - 7 * (tracks.setdefault(parent, len(tracks)) % 4)
+        (y0, x0), (y1, x1) = at[n.name], at[parent]
+        d = f"M{x0:g} {y0:g}H{x:g}V{y1 + 9:g}H{x1 + 6:g}"
+        body = pipe(d, ink="edge", width=1.5, dashed="5 4") + tip(x1, y1 + 9, "left", "edge")
+        yield lit_by(body, "refused")
+
+
+def _ends(
+    shown: Sequence[Row], rows: FusionRows, step: float, beside: int, size: tuple[int, int], op: str
+) -> dict[str, tuple[float, float]]:
+    """The middle of each node's row, and where its words end."""
+    found: dict[str, tuple[float, float]] = {}
+    for i, r in enumerate(shown):
+        right = 1 + _wide(r, beside, size[0], op) + 2 * PAD
+        lines = _words(r.last, rows, size[0] - right - WORDS - RAIL)
+        bold = [wide(t, bold=not n) for n, t in enumerate(lines)]
+        end = right + WORDS + max(bold) if r.last.phase < 0 else right
+        found |= {n.name: (i * step + PAD + HIGH / 2, end + 8) for n in r.nodes}
+    return found
+
+
+def _foot(before: int, after: int, size: tuple[int, int]) -> Iterator[str]:
+    more = [
+        f"{count_text(n, 'row')} {word}" for n, word in ((before, "above"), (after, "below")) if n
+    ]
+    said = ", ".join(more)
+    items = [("group", "box", "one group")]
+    items += [
+        ("node", f, k)
+        for k, f in (
+            ("OutEWiseFusable", "matmul"),
+            ("ElementWise", "elementwise"),
+            ("Injective", "layout"),
+            ("CommReduce", "reduction"),
+        )
+    ]
+    yield from legend(items, size[1] - 9, size[0] - (wide(said) + 14 if said else 0))
+    if said:
+        yield label(size[0], size[1] - 9, said, anchor="end")
 
 
 def _phases(rows: FusionRows) -> Iterator[str]:
     """What each phase did, in words: the page walks through them."""
     for phase, about in enumerate(ABOUT):
         taken = sum(n.phase == phase for n in rows.nodes)
-        yield stepped("", phase, f"phase {phase}, {about}: {taken} nodes are taken")
+        yield stepped("", phase, f"phase {phase}, {about}: {count_text(taken, 'node')} taken")
     apart = sum(n.phase < 0 for n in rows.nodes)
-    yield stepped("", PHASES, f"after the last phase: {apart} nodes go no further, and why")
-
-
-def _badge(n: NodeRow, y: float) -> str:
-    """The kind; a hover says what it was read off."""
-    edge = f'rx="3" stroke="var(--{"ink" if n.anchor else "line2"})" stroke-width="{1 + n.anchor}"'
-    said = f"{n.kind}: {n.evidence}"
-    return (
-        f"<g><title>{escape(said)}</title>{rect(KIND, y - 12, 128, 16, 'var(--pane)', edge)}"
-        f"{label(KIND + 6, y, n.kind, 'i w' if n.anchor else 'i')}</g>"
-    )
-
-
-def _arcs(
-    shown: Sequence[NodeRow], first: int, tops: Sequence[float], bottom: float
-) -> Iterator[str]:
-    """From each node to its post-dominator; out of the picture below where that is not in it."""
-    for i, node in enumerate(shown):
-        y = tops[i] - 4
-        if node.parent < 0:
-            yield path(f"M{GUTTER:g} {y:g}h-6m0 -3v6", "var(--ink3)")
-            continue
-        to = node.parent - first
-        inside = to < len(shown)
-        end = tops[to] - 4 if inside else bottom
-        x = max(12.0, GUTTER - 10 - 5 * min(to - i, 9))
-        ink = "var(--ink)" if node.phase >= 0 else "var(--edge)"
-        extra = "" if node.phase >= 0 else 'stroke-dasharray="3 2"'
-        yield path(
-            f"M{GUTTER:g} {y:g}C{x:g} {y:g} {x:g} {end:g} {GUTTER - 5:g} {end:g}", ink, extra
-        )
-        if inside:
-            yield f'<path d="M{GUTTER:g} {end:g}l-6 -3v6z" fill="{ink}"/>'
+    yield stepped("", PHASES, f"after the last phase: {count_text(apart, 'edge')} refused, and why")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     rows = s.house.kept("fusion", (), lambda: fusion.data(s.now.compiled, s.house.operators))
-    return rows, figure(rows, op), table(rows)
+    return rows, figure(rows, s.view.size, op), table(rows)
 
 
 PICTURE = Picture(

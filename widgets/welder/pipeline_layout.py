@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from explorer.cached_property import cached_property
-from widgets.draw.slide import NARROW, name_lines
+from widgets.draw.slide import NARROW, folded, name_lines
 from widgets.welder.pipeline import PipelineRows, Value
 
 WIDEST, LEAST, LEAST_NARROW = 232.0, 84.0, 60.0  # pixels of a column
@@ -151,31 +151,3 @@ class Layout:
         for target in dict.fromkeys(self.column_of[r] for r in v.readers):
             if target > source:
                 yield source, target
-
-
-def folded(count: int, shown: int, on: int = 0) -> tuple[tuple[int, ...], ...]:
-    """Return columns of operators: the first, the last and those around the one that is selected
-    alone, the runs between them together; about as many columns as `shown`.
-    """
-    if shown >= count:
-        return tuple((n,) for n in range(count))
-    ends = (0, count - 1)
-    order = sorted(
-        range(count),
-        key=lambda n: (n != on, n not in ends, min(abs(n - on), *(abs(n - e) for e in ends))),
-    )
-    for keep in range(min(shown, count), 0, -1):
-        parts = _runs(count, set(order[:keep]))
-        if len(parts) <= shown or keep == 1:
-            return parts
-    return ((0,),)
-
-
-def _runs(count: int, alone: set[int]) -> tuple[tuple[int, ...], ...]:
-    found: list[list[int]] = []
-    for n in range(count):
-        if n not in alone and found and found[-1][-1] not in alone:
-            found[-1].append(n)
-        else:
-            found.append([n])
-    return tuple(map(tuple, found))

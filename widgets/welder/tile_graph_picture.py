@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import PX, legend, node, one_line, pipe, tip, wide
+from widgets.draw.slide import PX, folded, legend, node, one_line, pipe, tip, wide
 from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import count_text, size_text
 from widgets.model.on_show import OnShow
@@ -16,7 +16,6 @@ from widgets.model.picture import Drawn, Picture, nothing
 from widgets.welder import tile_graph
 from widgets.welder.pipeline import PipelineRows
 from widgets.welder.pipeline_figure import tile_text
-from widgets.welder.pipeline_layout import folded
 from widgets.welder.tile_graph import Group, caption
 from widgets.welder.tile_graph_columns import GraphWindow, GroupColumn, MemoryEdge, window
 from widgets.welder.welded import level_name

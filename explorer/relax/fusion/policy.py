@@ -210,7 +210,7 @@ def _is_its_turn(phase: int, kind: PatternKind) -> bool:
 
 
 def _after_anchor(kind: PatternKind, sink: bool) -> str:
-    return "" if kind <= BROADCAST else f"is {kind.word}, at most Broadcast"
+    return "" if kind <= BROADCAST else f"is {kind.word}, beyond Broadcast"
 
 
 def _before_reader(kind: PatternKind, sink: bool) -> str:
