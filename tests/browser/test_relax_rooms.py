@@ -89,7 +89,7 @@ def test_the_phases_of_fusion_are_walked(opened: Page) -> None:
     assert opened.inner_text("#house .stepper .words").startswith("phase 0, anchors")
     assert opened.locator("#house .picture g.later").count() >= 1
     opened.keyboard.press(">")
-    assert "go no further" in opened.inner_text("#house .stepper .words")
+    assert "refused, and why" in opened.inner_text("#house .stepper .words")
     assert opened.locator("#house .picture g.later").count() == 0
 
 

@@ -1,20 +1,22 @@
-"""The drawing and the words of the Shape heap room."""
+"""The drawing and the words of the Shape heap picture."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg, cross, fit, label, path, rect, symbol_label, text_width, wrapped
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import LINE, NARROW, PX, cut_to, pipe, tick, wide
+from widgets.draw.svg import Svg, label, rect, wrapped
 from widgets.draw.table import Cell, Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import shape_heap
-from widgets.relax.shape_heap import FILLS, HeapRows, SlotRow, StepRow, WrongRow
+from widgets.relax.shape_heap import FILLS, HeapRows, StepRow, WrongRow
 
-SLOTS, STEPS = 14, 26
-RIGHT = 668.0
-CELL = 92.0
+CELLS, ROW, OP, FOOT = 56.0, 23.0, 122.0, 30.0
+LEAST = 72.0  # pixels of a slot
 
 
 def table(rows: HeapRows) -> Table:
@@ -37,7 +39,7 @@ def table(rows: HeapRows) -> Table:
         for w in rows.wrong
     ]
     columns = ("where", "slot", "expression or instruction", "value", "filled by, or the error")
-    return Table(columns, tuple(found), caption=caption(rows))
+    return Table(columns, tuple(found), caption=caption(rows), see=see(rows))
 
 
 def _value(value: int | None) -> str:
@@ -56,143 +58,218 @@ def caption(rows: HeapRows) -> str:
     )
 
 
-def figure(rows: HeapRows) -> Svg:
-    """Slots and instructions side by side in the order of the run, wrong inputs below."""
-    marks = [label(12, 22, "Slots", "i w"), label(RIGHT, 22, "filled by", "q", anchor="end")]
-    y = 42.0
-    for slot in rows.slots[:SLOTS]:
-        marks += [path(f"M12 {y - 13.5}H{RIGHT}", "var(--line)"), *_slot(slot, y)]
-        y += 20
-    if not rows.slots:
-        marks.append(label(12, y, "none: every extent that is checked is a number"))
-        y += 20
-    y = _rest(marks, y, len(rows.slots) - SLOTS, "slots")
-    y = _steps(rows, marks, y + 16)
-    marks += [
-        label(12, y + 16, "A wrong input", "i w"),
-        label(RIGHT, y + 16, "an input is refused before any kernel runs", "q", anchor="end"),
-    ]
-    y += 36
-    for wrong in rows.wrong:
-        y = _wrong(wrong, rows.slots, marks, y)
-    if not rows.wrong:
-        marks.append(label(12, y, "none: this function takes no tensor whose shape is known"))
-        y += 20
-    return Svg(680, y, "".join(marks), f"Shape heap: {caption(rows)}")
-
-
-def _rest(marks: list[str], y: float, count: int, what: str) -> float:
-    if count <= 0:
-        return y
-    marks.append(label(12, y, f"and {count:,} more {what}, all of them in the table", "q"))
-    return y + 20
-
-
-def _slot(s: SlotRow, y: float) -> list[str]:
-    said = f"slot {s.number}: {s.text} is {_value(s.value)}, {s.filled}"
-    name = (
-        symbol_label(48, y, s.text, said, room=240)
-        if s.symbols == (s.text,)
-        else label(48, y, fit(s.text, 240, mono=True), "mono i", symbols=s.symbols, title=s.text)
+def see(rows: HeapRows) -> tuple[Sentence, ...]:
+    """The sentences: how many slots, what a call does with them, and what is refused."""
+    writes = sum(s.op in FILLS for s in rows.steps)
+    checks = len(rows.steps) - writes
+    found: list[Sentence] = []
+    if rows.slots:
+        found.append(
+            (
+                Mark(count_text(len(rows.slots), "slot"), "slot"),
+                " are filled by " if len(rows.slots) > 1 else " is filled by ",
+                Mark(count_text(writes, "write"), "write"),
+                ".",
+            )
+        )
+    else:
+        found.append(("No slot is needed: every extent is a number.",))
+    found.append(
+        (Mark(count_text(checks, "check"), "check"), " compare the inputs and results of a call.")
     )
-    value = f"{_value(s.value)}{' assumed' * s.assumed}"
-    return [
-        label(25, y, str(s.number), anchor="middle"),
-        rect(12, y - 11, 26, 15, "transparent", 'rx="2" stroke="var(--edge)"', symbols=s.symbols),
-        name,
-        label(300, y, value, "i w"),
-        label(RIGHT, y, fit(s.filled, 260), anchor="end", title=s.filled),
-    ]
+    if rows.wrong:
+        found.append(
+            (
+                Mark(count_text(len(rows.wrong), "wrong input"), "wrong"),
+                " are refused before any kernel runs."
+                if len(rows.wrong) > 1
+                else " is refused before any kernel runs.",
+            )
+        )
+    return tuple(found)
 
 
-def _steps(rows: HeapRows, marks: list[str], y: float) -> float:
-    marks += [
-        label(12, y, "Instructions", "i w"),
-        label(RIGHT, y, "slot, and what it holds", "q", anchor="end"),
-    ]
-    y, point = y + 20, ""
-    for step in rows.steps[:STEPS]:
-        if step.point != point:
-            y, point = y + 5 * bool(point), step.point
-            marks += [path(f"M12 {y - 13.5}H{RIGHT}", "var(--line2)"), label(12, y, point, "i")]
-            y += 18
-        marks += _step(step, rows.slots, y)
-        y += 18
-    return _rest(marks, y + 2, len(rows.steps) - STEPS, "instructions")
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Where the slots stand: `first` of them, `count`, and their width."""
+
+    left: float
+    wide: float
+    first: int
+    count: int
+
+    def x(self, slot: int) -> float | None:
+        """The middle of a slot's column; None where it is not drawn."""
+        n = slot - self.first
+        return self.left + (n + 0.5) * self.wide if 0 <= n < self.count else None
 
 
-def _step(s: StepRow, slots: Sequence[SlotRow], y: float) -> list[str]:
-    style = "bad" if s.wrong else "i w" if s.op in FILLS else ""
-    held = "" if s.slot is None else f"slot {s.slot}: {'not yet' if s.value is None else s.value}"
-    symbols = slots[s.slot].symbols if s.slot is not None else ()
-    return [
-        *([cross(18, y - 4, 4)] if s.wrong else []),
-        label(28, y, s.op, f"mono {style}"),
-        label(140, y, fit(s.text, 420, mono=True), "mono", symbols=symbols, title=s.text),
-        label(RIGHT, y, held, "i", anchor="end"),
-    ]
+def figure(rows: HeapRows, size: tuple[int, int]) -> Svg:
+    """The heap's cells above the instructions of a call, in order, with a mark where one writes or
+    reads a cell; wrong inputs beside them, or below where it is narrow.
+    """
+    width, height = size
+    narrow = width < NARROW
+    part = width if narrow else round(width * 0.64)
+    low = height - FOOT
+    if narrow and rows.wrong:
+        low = height * 0.56
+    text = OP if narrow else min(part - 2 * LEAST, 330.0)
+    count = max(1, min(len(rows.slots), int((part - text - 8) / LEAST)))
+    frame = _Frame(text, min(150.0, (part - text - 8) / count), 0, count if rows.slots else 0)
+    marks = [*_cells(rows, frame, part)]
+    marks += _steps(rows, frame, part, low, narrow=narrow)
+    if rows.wrong and not narrow:
+        marks += _cards(rows.wrong, part + 24, 0, width, height - FOOT)
+    elif rows.wrong:
+        marks += _cards(rows.wrong, 0, low + 10, width, height - FOOT)
+    marks += _legend(height - 9, width)
+    return Svg(width, height, "".join(marks), f"Shape heap: {caption(rows)}", px=PX)
 
 
-def _wrong(w: WrongRow, slots: Sequence[SlotRow], marks: list[str], y: float) -> float:
-    marks += [
-        path(f"M12 {y - 13.5}H{RIGHT}", "var(--line)"),
-        label(12, y, w.what, "i"),
-        label(RIGHT, y, fit(w.given, 310, mono=True), "mono i", anchor="end", title=w.given),
-    ]
-    y += 8
-    if slots:
-        marks += _cells(w, slots, y)
-        y += 40
-    marks += [
-        cross(19, y + 8, 4.5),
-        label(32, y + 12, fit(f"{w.step.op} {w.step.text}", 636, mono=True), "mono bad"),
-    ]
-    y += 30
-    for line in wrapped(w.step.wrong, 636):
-        marks.append(label(32, y, line, "i"))
-        y += 15
-    return y + 14
-
-
-def _cells(w: WrongRow, slots: Sequence[SlotRow], y: float) -> Iterator[str]:
-    """The slots as they were when the call ended; the one at fault is crossed."""
-    most, filled = int((RIGHT - 12) // CELL), dict(w.filled)
-    at = w.step.slot if w.step.slot is not None else 0
-    first = max(0, min(at - most // 2, len(slots) - most))
-    for i, slot in enumerate(slots[first : first + most]):
-        x, value = 12 + i * CELL, filled.get(slot.number)
-        bad = slot.number == w.step.slot
-        edge = "var(--bad)" if bad else "var(--edge)"
-        dashed = "" if bad or value is not None else 'stroke-dasharray="3 2"'
-        extra = f'rx="2" stroke="{edge}" stroke-width="{2 if bad else 1}" {dashed}'
-        extra += ' data-wrong="slot"' if bad else ""
-        said = f"slot {slot.number}, {slot.text}: {'empty' if value is None else value}"
-        yield rect(
-            x,
-            y,
-            CELL - 8,
-            32,
-            "var(--del)" if bad else "var(--pane)",
-            extra,
+def _cells(rows: HeapRows, f: _Frame, part: float) -> Iterator[str]:
+    """The slots with their number, what they hold, and the value of a call."""
+    yield label(0, 22, "slots", "big")
+    if not rows.slots:
+        said = "none: every extent that is checked is a number"
+        yield label(0, 44, said, title=said)
+        return
+    if f.count < len(rows.slots):
+        yield label(0, 42, f"{f.count} of {len(rows.slots)}")
+    for s in rows.slots[f.first : f.first + f.count]:
+        x = f.x(s.number)
+        assert x is not None
+        said = f"slot {s.number}: {s.text} is {_value(s.value)}, {s.filled}"
+        edge = 'rx="4" stroke="var(--ink)" stroke-width="1.5"'
+        body = rect(
+            x - f.wide / 2 + 3,
+            1,
+            f.wide - 6,
+            CELLS - 8,
+            "var(--pane)",
+            edge,
             title=said,
-            symbols=slot.symbols,
+            symbols=s.symbols,
         )
-        yield label(
-            x + 6, y + 13, fit(slot.text, CELL - 20, mono=True), "mono", symbols=slot.symbols
+        name = cut_to(s.text, f.wide - 14, bold=True)
+        body += label(x, 19, name, "i w", anchor="middle", symbols=s.symbols, title=s.text)
+        value = f"= {_value(s.value)}{' assumed' * s.assumed}"
+        value = value if wide(value) <= f.wide - 12 else f"= {_value(s.value)}"
+        body += label(x, 38, value, "i", anchor="middle")
+        yield lit_by(body, f"slot s{s.number}")
+
+
+def _steps(rows: HeapRows, f: _Frame, part: float, low: float, *, narrow: bool) -> Iterator[str]:
+    """The instructions from the top down, with a mark in the column of the slot that they touch."""
+    y, point, shown = CELLS + 18.0, "", 0
+    bottom = {n: CELLS - 8 for n in range(len(rows.slots))}
+    lines, marks = list[str](), list[str]()
+    for step in rows.steps:
+        words = [] if narrow else wrapped(step.text, f.left - OP - 12, PX)
+        high = max(ROW, LINE * len(words) + 6)
+        if y + high + ROW * (step.point != point) > low:
+            break
+        if step.point != point:
+            point = step.point
+            marks.append(label(0, y, point, "i w"))
+            y += ROW
+        marks += _step(step, rows.wrong, f, y, words, part)
+        if step.slot is not None and (x := f.x(step.slot)) is not None:
+            keys = f"slot s{step.slot}"
+            lines.append(
+                lit_by(pipe(f"M{x:g} {bottom[step.slot]:g}V{y - 5:g}", ink="line2", width=2), keys)
+            )
+            bottom[step.slot] = y - 5
+        y += high
+        shown += 1
+    yield from lines
+    yield from marks
+    if shown < len(rows.steps):
+        yield label(0, y, f"and {count_text(len(rows.steps) - shown, 'more instruction')}", "q")
+
+
+def _step(
+    s: StepRow, wrong: Sequence[WrongRow], f: _Frame, y: float, words: Sequence[str], part: float
+) -> Iterator[str]:
+    writes = s.op in FILLS
+    body = label(0, y, s.op, "mono i w" if writes else "mono i", title=s.text)
+    body += "".join(label(OP, y + LINE * n, t, title=s.text) for n, t in enumerate(words))
+    failing = [
+        n
+        for n, w in enumerate(wrong, 1)
+        if (w.step.point, w.step.op, w.step.text) == (s.point, s.op, s.text)
+    ]
+    x = f.x(s.slot) if s.slot is not None else None
+    if x is not None:
+        body += _mark(x, y - 5, writes=writes, bad=bool(failing), said=f"{s.op} {s.text}")
+    if failing:
+        said = " ".join(f"{n}" for n in failing)
+        at = (x if x is not None else f.left + 6) + 14
+        body += rect(at - 2, y - 14, 18 + wide(said, bold=True), 18, "var(--pane)")
+        body += tick(at + 6, y - 5, good=False) + label(at + 15, y, said, "bad")
+    yield lit_by(body, f"{'write' if writes else 'check'}{' wrong' * bool(failing)}")
+
+
+def _mark(x: float, y: float, *, writes: bool, bad: bool, said: str) -> str:
+    """A filled square where a slot is written, a ring where it is read."""
+    ink = "bad" if bad else "ink"
+    wrong = ' data-wrong="slot"' if bad else ""
+    if writes:
+        return rect(
+            x - 6, y - 6, 12, 12, f"var(--{ink})", f'stroke="var(--{ink})"{wrong}', title=said
         )
-        text = "empty" if value is None else str(value)
-        yield label(x + 6, y + 27, text, "bad" if bad else "i w" if value is not None else "q")
-        if bad:
-            yield cross(x + CELL - 20, y + 22, 5)
-    if len(slots) > most:
-        more = f"{len(slots) - most} more"
-        yield label(RIGHT - text_width(more), y + 20, more, "q")
+    edge = f'rx="6" stroke="var(--{ink})" stroke-width="2"{wrong}'
+    return rect(x - 6, y - 6, 12, 12, "var(--pane)", edge, title=said)
+
+
+def _cards(
+    wrong: Sequence[WrongRow], x: float, y: float, right: float, low: float
+) -> Iterator[str]:
+    """Each wrong input with its number, what is given, and the sentence that refuses it."""
+    if x:
+        yield label(x, y + 22, "wrong inputs", "big")
+        y += CELLS - 14
+    room = right - x - 26
+    for n, w in enumerate(wrong, 1):
+        title = wrapped(f"{n}  {w.what}", room, PX * 1.08)
+        given = wrapped(w.given, room, PX, mono=True)
+        said = wrapped(w.step.wrong, room, PX)
+        lines = [
+            *((t, "i w") for t in title),
+            *((t, "mono i") for t in given),
+            *((t, "bad-q") for t in said),
+        ]
+        high = LINE * len(lines) + 14
+        if y + high > low:
+            lines, high = lines[: len(title)], LINE * len(title) + 14
+            if y + high > low:
+                yield label(x, y + 14, f"and {len(wrong) - n + 1} more")
+                return
+        body = tick(x + 7, y + 10, good=False)
+        for i, (text, style) in enumerate(lines):
+            shown = "" if style == "bad-q" else style
+            body += label(x + 22, y + 15 + LINE * i, text, shown, title=w.step.wrong)
+        yield lit_by(body, "wrong")
+        y += high
+
+
+def _legend(y: float, room: float) -> Iterator[str]:
+    x = 0.0
+    for writes, keys, words in ((True, "write", "writes a slot"), (False, "check", "reads it")):
+        yield lit_by(
+            _mark(x + 8, y - 5, writes=writes, bad=False, said=words) + label(x + 22, y, words),
+            keys,
+        )
+        x += wide(words) + 44
+    words = "a wrong input ends here"
+    if x + 22 + wide(words) <= room:
+        yield lit_by(tick(x + 8, y - 5, good=False) + label(x + 22, y, words), "wrong")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     program, sizes = s.now.compiled.program, dict(s.now.sizes)
     rows = s.house.kept("heap", s.now.sizes, lambda: shape_heap.data(program, sizes))
-    return rows, figure(rows), table(rows)
+    return rows, figure(rows, s.view.size), table(rows)
 
 
 PICTURE = Picture(
