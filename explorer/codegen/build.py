@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from explorer.cached_property import cached_property
 from explorer.codegen.cpu.expressions import symbol_name
@@ -60,6 +61,9 @@ class Argument:
         return evaluate_dim(self.offset, sizes) * self.item_bytes
 
 
+_listings: WeakKeyDictionary[MachineCode, Listings] = WeakKeyDictionary()
+
+
 class KernelCode:
     """One compiled kernel, under the tensor names of the kernel call that it was built for."""
 
@@ -94,9 +98,12 @@ class KernelCode:
     @cached_property
     def listings(self) -> Listings:
         """The optimised LLVM IR and the assembly, line by line of the source; made when they are
-        first asked for.
+        first asked for, once for all kernels that share their code.
         """
-        return disassemble(self.machine, self.source, self.target)
+        found = _listings.get(self.machine)
+        if found is None:
+            found = disassemble(self.machine, self.source, self.target)
+        return _listings.setdefault(self.machine, found)
 
 
 def build_kernel(kernel: Kernel, tiling: Tiling, env: ShapeEnv, device: Device) -> KernelCode:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from widgets.draw.svg import fit, label, rect
@@ -38,12 +39,13 @@ def data(plan: MemoryPlan, labels: Mapping[str, str]) -> MemoryRows:
         sorted((b for b in plan.buffers if not b.alias_of), key=lambda b: (b.first, b.offset))
     )
     ends = [b.last for b in plan.buffers]
-    live = [0] * (max(ends, default=-1) + 1)
+    change = [0] * (max(ends, default=-1) + 2)
     for b in own:
-        for position in range(b.first, b.last + 1):
-            live[position] += b.bytes
+        change[b.first] += b.bytes
+        change[b.last + 1] -= b.bytes
+    live = tuple(accumulate(change))[:-1]
     aliases = tuple(b for b in plan.buffers if b.alias_of)
-    return MemoryRows(own, aliases, plan.planned_bytes, plan.naive_bytes, tuple(live), labels)
+    return MemoryRows(own, aliases, plan.planned_bytes, plan.naive_bytes, live, labels)
 
 
 def table(rows: MemoryRows) -> Table:

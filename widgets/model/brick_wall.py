@@ -101,6 +101,19 @@ class WallRows:
         """Where each lane's gaps begin, and the end of the last."""
         return np.searchsorted(self.gap_unit, np.arange(self.lanes + 1))
 
+    @cached_property
+    def _by_call(self) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64]]:
+        """The position of each call by name, the tasks sorted by call, and where each begins."""
+        order = np.argsort(self.call, kind="stable")
+        first = np.searchsorted(self.call[order], np.arange(len(self.calls) + 1))
+        return {c.name: n for n, c in enumerate(self.calls)}, order, first
+
+    def of_calls(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Return the positions of the tasks of these calls, by unit and start."""
+        known, order, first = self._by_call
+        mine = [order[first[n] : first[n + 1]] for n in {known[c] for c in names if c in known}]
+        return np.sort(np.concatenate(mine)) if mine else order[:0]
+
     def lane_name(self, lane: int, letter: str = "w") -> str:
         """What a lane of one unit, or of the host, is called."""
         return f"{letter}{lane}" if lane < self.units else "host"

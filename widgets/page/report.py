@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -17,12 +17,14 @@ from widgets.draw import plots
 from widgets.draw.table import time_text
 from widgets.model.picture import Picture
 from widgets.page import front_end
+from widgets.roller.view import heaviest_calls
 from widgets.rooms import gallery
 from widgets.session.session import Session
 from widgets.session.timing.jobs import error_parts
 
 LANGUAGES = ("numba", "llvm", "assembly")
 HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's
+MOST_KERNELS = 100  # with LLVM IR, assembly and pictures of each, the heaviest; chosen
 MOST_AROUND = 256  # source operators that each get a picture of the program around them; chosen
 
 
@@ -51,8 +53,9 @@ def document(session: Session, *, code: bool = True) -> dict[str, Any]:
             ask("picture", room=picture.name, op=-1, step=step)
     for op in range(len(session.house.operators)):
         ask("operator", op=op)
-    for call in range(len(session.house.calls) if code else 0):
-        for language in LANGUAGES:
+    heavy = heaviest_calls(session, MOST_KERNELS)
+    for call, binding in enumerate(session.house.calls if code else ()):
+        for language in LANGUAGES if binding.name in heavy else LANGUAGES[:1]:
             ask("kernel", call=call, language=language)
     _pictures(session, answers)
     held = {**session.buffers(), "library": plots.library()}
@@ -85,11 +88,16 @@ def _pictures(session: Session, answers: dict[str, Any]) -> None:
 
 def _of_operators(session: Session, picture: Picture, whole: Any) -> Iterator[tuple[int, Any]]:
     """The picture of each operator by position; of all but the heaviest kernels left out where it
-    has a family of tiles or groups. Of many operators it is the picture of the whole program.
+    has a family of tiles or groups, or there are many. Of many operators it is the picture of the
+    whole program.
     """
     family = picture.family
     many = picture.about == "operator" and len(session.house.operators) > MOST_AROUND
-    heavy = family.heaviest(session, HEAVIEST) if family and family.heaviest else None
+    heavy: Collection[str] | None = None
+    if family and family.heaviest:
+        heavy = family.heaviest(session, HEAVIEST)
+    elif picture.about == "kernel" and len(session.house.calls) > MOST_KERNELS:
+        heavy = heaviest_calls(session, MOST_KERNELS)
     shared: dict[tuple[str, ...], Any] = {}
     for op, operator in enumerate(session.house.operators):
         if not picture.about or not operator.calls or many:

@@ -5,16 +5,17 @@ inspector.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from explorer.compilation import Compilation
 from explorer.compilation.operators import Operator, in_words
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.algorithms import AlgorithmDecision
 from explorer.ir.decisions.candidate import Candidate
+from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
@@ -30,7 +31,9 @@ from widgets.roller.rolled import timed_words
 from widgets.rooms import why_nots
 from widgets.rooms.why_nots import Act
 from widgets.welder import tile_graph
+from widgets.welder.tile_graph import Group
 
+T = TypeVar("T", Binding, BufferPlacement)
 SHOWN = 8  # candidates, and so many refused ones
 DIRECT = "direct"
 
@@ -90,9 +93,7 @@ def _stations(
     if bricks:
         tasks = sum(last - first + 1 for _, first, last in bricks)
         found.append(("rTasks", f"{tasks} in {count_text(len(bricks), 'brick')}", False, ""))
-    buffer = (
-        next((b for b in plan.buffers if b.name == binding.vars[0].name), None) if plan else None
-    )
+    buffer = _buffers(house, plan).named.get(binding.vars[0].name) if plan else None
     if buffer is not None:
         at = f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}"
         found.append(("buffer", at, True, ""))
@@ -155,12 +156,9 @@ def short_tile(tiling: Tiling | Block) -> str:
 def _bricks(rows: WallRows | None, calls: Sequence[str]) -> list[tuple[int, int, int]]:
     if rows is None:
         return []
-    mine = {i for i, c in enumerate(rows.calls) if c.name in calls}
-    return [
-        (int(rows.unit[i]), int(rows.first[i]), int(rows.last[i]))
-        for i in range(len(rows.unit))
-        if int(rows.call[i]) in mine
-    ]
+    mine = rows.of_calls(calls)
+    columns = (rows.unit[mine], rows.first[mine], rows.last[mine])
+    return list(zip(*(column.tolist() for column in columns)))
 
 
 def _section(
@@ -281,20 +279,12 @@ def _measured(walls: Walls, calls: Sequence[str]) -> float | None:
     rows = walls.measured
     if rows is None:
         return None
-    mine = {i for i, c in enumerate(rows.calls) if c.name in calls}
-    times = [
-        float(rows.end[i] - rows.start[i])
-        for i in range(len(rows.unit))
-        if int(rows.call[i]) in mine
-    ]
-    return sum(times) if times else None
+    mine = rows.of_calls(calls)
+    return float((rows.end[mine] - rows.start[mine]).sum()) if len(mine) else None
 
 
 def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
-    groups = house.kept(
-        "groups", now.sizes, lambda: tile_graph.data(house.compiled.program, dict(now.sizes))
-    )
-    group = next((g for g in groups if op in g.ops), None)
+    group = house.kept("group of", now.sizes, lambda: _groups(house, now)).get(op)
     if group is None:
         return _section("Welder has nothing to say about this operator.")
     saved = group.bytes_before - group.bytes_after
@@ -320,6 +310,12 @@ def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
     return _section(sentence, (), rows, acts)
 
 
+def _groups(house: House, now: Setting) -> dict[str, Group]:
+    """The first group of each source operator."""
+    groups = tile_graph.data(house.compiled.program, dict(now.sizes))
+    return {op: g for g in reversed(groups) for op in g.ops}
+
+
 def _taken(step: Candidate[bool]) -> str:
     return "taken: " + ", ".join(f"{name} {time_text(us)}" for name, us in step.terms)
 
@@ -328,9 +324,11 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
     planned, (ran, _) = _bricks(walls.planned, operator.calls), walls.ran
     if not planned:
         return _section("It is on no wall.")
+    tasks_of: dict[int, list[tuple[int, int]]] = {}
+    for unit, first, last in planned:
+        tasks_of.setdefault(unit, []).append((first, last))
     rows = []
-    for unit in sorted({u for u, _, _ in planned}):
-        mine = [(a, b) for u, a, b in planned if u == unit]
+    for unit, mine in sorted(tasks_of.items()):
         tasks = sum(b - a + 1 for a, b in mine)
         ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
         more = " …" if len(mine) > 6 else ""
@@ -370,18 +368,19 @@ def _annotations(house: House) -> dict[str, str]:
     }
 
 
-def _by_operator(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
-    """The bindings that come from each source operator, in order."""
-    found: dict[str, list[Binding]] = {}
-    for binding in bindings:
-        for op in binding.origin:
-            found.setdefault(op, []).append(binding)
+def _by_operator(parts: Iterable[T]) -> dict[str, list[T]]:
+    """The bindings, or buffers, that come from each source operator, in order."""
+    found: dict[str, list[T]] = {}
+    for part in parts:
+        for op in part.origin:
+            found.setdefault(op, []).append(part)
     return found
 
 
 def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
-    mine = [b for b in plan.buffers if op in b.origin] if plan else []
-    if not mine:
+    found = _buffers(house, plan) if plan else None
+    mine = found.of.get(op) if found else None
+    if found is None or not mine:
         return _section(
             "No buffer of the arena is its own: it writes an output, or lives in registers."
         )
@@ -395,16 +394,38 @@ def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
         for b in mine
     ]
     return _section(
-        memory_plan.caption(memory_plan.data(plan, house.labels)) + ".",
+        found.caption,
         ("buffer", "bytes", "place", "lives"),
         rows,
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Buffers:
+    """The buffers of a memory plan by name and by source operator, and what is said of them all."""
+
+    plan: MemoryPlan
+    named: dict[str, BufferPlacement]
+    of: dict[str, list[BufferPlacement]]
+    caption: str
+
+
+def _buffers(house: House, plan: MemoryPlan) -> _Buffers:
+    def read() -> _Buffers:
+        caption = memory_plan.caption(memory_plan.data(plan, house.labels))
+        named = {b.name: b for b in plan.buffers}
+        return _Buffers(plan, named, _by_operator(plan.buffers), f"{caption}.")
+
+    return house.kept("buffers", id(plan), read)
+
+
 def _rewrites(house: House, op: str) -> dict[str, Any]:
     rows = []
     for step in house.compiled.snapshots:
-        before, after = _lines(house, step.before, op), _lines(house, step.after, op)
+        both = _bindings(house, step.before, op), _bindings(house, step.after, op)
+        if len(both[0]) == len(both[1]) and all(a is b for a, b in zip(*both)):
+            continue
+        before, after = (list(map(outline.binding_text, mine)) for mine in both)
         if before != after:
             rows.append(
                 (
@@ -416,8 +437,8 @@ def _rewrites(house: House, op: str) -> dict[str, Any]:
     return _section(f"{count_text(len(rows), 'step')} rewrote it.", ("step", "afterwards"), rows)
 
 
-def _lines(house: House, program: Program, op: str) -> list[str]:
-    """The bindings of a step's program that come from an operator, as text."""
+def _bindings(house: House, program: Program, op: str) -> list[Binding]:
+    """The bindings of a step's program that come from an operator."""
     every = partial(_by_operator, (b for _, b in program.bindings()))
     found = house.kept("by operator", id(program), every)  # steps hold it as long as the house
-    return [outline.binding_text(b) for b in found.get(op, ())]
+    return found.get(op, [])

@@ -4,11 +4,11 @@ and the bytes saved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from explorer.ir.decisions.candidate import Candidate
-from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, TileEdge, TileGraph
+from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, TileEdge
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
 from explorer.ir.types import Tensor
@@ -64,21 +64,31 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Grou
         )
         for b in program.kernel_calls
     }
-    return tuple(_group(g, graph, outputs.get(g.name, 0), bound) for g in graph.groups)
+    into: dict[str, list[int]] = {}
+    for n, e in enumerate(graph.edges):
+        into.setdefault(e.target, []).append(n)
+    found = []
+    for g in graph.groups:
+        inside = set(g.members)
+        places = sorted(n for member in inside for n in into.get(member, ()))
+        mine = [graph.edges[n] for n in places if graph.edges[n].source in inside]
+        found.append(_group(g, mine, outputs.get(g.name, 0), bound))
+    return tuple(found)
 
 
 def _group(
-    group: FusionGroup, graph: TileGraph, output_bytes: int, sizes: Mapping[str, int]
+    group: FusionGroup,
+    inner: Sequence[TileEdge],
+    output_bytes: int,
+    sizes: Mapping[str, int],
 ) -> Group:
-    inside = set(group.members)
-    mine = [e for e in graph.edges if e.target in inside and e.source in inside]
     return Group(
         group.name,
         group.members,
         group.kinds,
         group.bytes_before,
         group.bytes_after,
-        tuple(_handover(e, sizes) for e in mine),
+        tuple(_handover(e, sizes) for e in inner),
         output_bytes,
         group.steps,
         tuple(sorted(group.origin)),
