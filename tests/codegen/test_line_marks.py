@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from explorer.codegen.build import print_kernel
+from explorer.codegen.build import build_kernel, print_kernel
 from explorer.codegen.compiling import compiling_for
 from explorer.codegen.cpu.math.conversions import NotTranslated
 from explorer.codegen.cpu.object import object_code
@@ -40,6 +40,12 @@ def unnumbered(text: str) -> str:
     """LLVM numbers metadata in an order of its own."""
     body = [line for line in text.rstrip().split("\n") if not line.startswith("!")]
     return "\n".join(NUMBER.sub("!", line) for line in body).rstrip()
+
+
+def test_kernels_that_share_their_code_share_its_texts() -> None:
+    case = CASES[0]
+    first, second = (build_kernel(case.kernel, Tiling(), ShapeEnv(), HERE) for _ in range(2))
+    assert first is not second and first.listings is second.listings
 
 
 @pytest.mark.few(3)

@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from explorer.passes.pipeline.progress import told
 from explorer.rammer import POLICIES, Options
 from explorer.rammer.model import Facts, Placement
 from tests.widgets import made_by_hand as hand
+from widgets.memory import memory_plan
 from widgets.model.knobs import turned
 from widgets.page import report
 from widgets.page.report import document, page, question_key
@@ -22,6 +24,7 @@ from widgets.page.shell import House
 from widgets.session.session import Session
 from widgets.session.timing import turning
 from widgets.session.verdict import against
+from widgets.welder import tile_graph
 
 
 @pytest.fixture
@@ -208,6 +211,35 @@ def test_many_operators_of_a_report_share_the_picture_of_the_whole_program(
     assert len(pictures()) > 1
     monkeypatch.setattr(report, "MOST_AROUND", 2)
     assert len(pictures()) == 1
+
+
+def test_every_operator_is_told_from_plans_that_are_read_once(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    for module in (memory_plan, tile_graph):
+        count = partial(_counted, read, module.__name__, module.data)
+        monkeypatch.setattr(module, "data", count)
+    for op in range(len(session.house.operators)):
+        session.answer("operator", {"op": op})
+    assert sorted(read) == [memory_plan.__name__, tile_graph.__name__]
+
+
+def _counted(read: list[str], name: str, asked: Any, *given: Any) -> Any:
+    read.append(name)
+    return asked(*given)
+
+
+def test_a_report_of_many_kernels_has_assembly_of_the_heaviest(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MOST_KERNELS", 1)
+    answers = document(session)["answers"]
+    held = [key.split("|")[-1] for key in answers if key.startswith("kernel|")]
+    assert held.count("numba") > 1
+    assert held.count("llvm") == held.count("assembly") == 1
+    layouts = sum(key.startswith("picture|") and key.endswith("|layout") for key in answers)
+    assert 1 < layouts < 1 + len(session.house.operators)
 
 
 @pytest.mark.exhaustive

@@ -121,6 +121,13 @@ def test_a_large_program_is_not_planned_for_more_units(
     assert shown(session.now).with_more_units().views.more is None
 
 
+def test_the_tasks_of_calls_are_found_by_their_names() -> None:
+    rows = many_bricks.wall(3, 600, CALLS)
+    for names in (["call1"], ["call0", "call2", "elsewhere"], []):
+        mine = [n for n in range(rows.bricks) if CALLS[rows.call[n]].name in names]
+        assert rows.of_calls(names).tolist() == mine
+
+
 def test_a_slice_is_its_columns() -> None:
     rows = many_bricks.wall(2, 40, CALLS)
     head, body = wall_slices.sliced(Source(rows), Source(rows).whole)

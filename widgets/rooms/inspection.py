@@ -312,7 +312,7 @@ def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
 
 def _groups(house: House, now: Setting) -> dict[str, Group]:
     """The first group of each source operator."""
-    groups = tile_graph.data(house.compiled.program, dict(now.sizes))
+    groups = tile_graph.groups(house, now.sizes)
     return {op: g for g in reversed(groups) for op in g.ops}
 
 

@@ -76,6 +76,11 @@ def data(program: Program, sizes: Mapping[str, int] | None = None) -> tuple[Grou
     return tuple(found)
 
 
+def groups(house: House, sizes: tuple[tuple[str, int], ...]) -> tuple[Group, ...]:
+    """Return the groups of the program on show, read once."""
+    return house.kept("groups", sizes, lambda: data(house.compiled.program, dict(sizes)))
+
+
 def _group(
     group: FusionGroup,
     inner: Sequence[TileEdge],

@@ -204,7 +204,7 @@ def _rest(w: GraphWindow, height: int, width: int) -> Iterator[str]:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    rows = tile_graph.data(s.now.compiled.program, dict(s.now.sizes))
+    rows = tile_graph.groups(s.house, s.now.sizes)
     if not rows:
         return nothing("Welder has not run.")
     shown = window(s, op, columns_for(s.view.size[0]))

@@ -13,6 +13,7 @@ from math import inf
 
 from explorer.cached_property import cached_property
 from explorer.devices.model import Device
+from explorer.ir.by_identity import by_identity
 from explorer.ir.calls import KernelCall
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Kernel, rename_tensors
@@ -43,23 +44,12 @@ class Kernels:
     @cached_property
     def bindings(self) -> Mapping[str, tuple[int, Binding]]:
         """Every kernel call, with its place."""
-        return {
-            b.name: (n, b)
-            for n, b in enumerate(self.function.body)
-            if isinstance(b.expr, KernelCall)
-        }
+        return _kernel_calls(self.function)
 
     @cached_property
     def facts(self) -> Facts:
         """What refusals are told from; nothing is priced, and nothing put apart by hand."""
-        uses = Counter(v.name for b in self.function.body for v in b.reads)
-        uses.update(v.name for v in self.function.outputs)
-        readers: dict[str, list[str]] = {}
-        for b in self.function.body:
-            for v in dict.fromkeys(b.reads):
-                readers.setdefault(v.name, []).append(b.vars[0].name)
-        results = frozenset(v.name for v in self.function.outputs)
-        over = overwritten(self.function.body)
+        uses, readers, results, over = _uses(self.function)
         return Facts(self.device, self.env, _Unpriced(), uses, readers, results, {}, over)
 
     def readers(self, value: str) -> tuple[str, ...]:
@@ -147,6 +137,28 @@ class Apart(Exception):
     def __init__(self, value: str, why: Refusal) -> None:
         self.value, self.why = value, why
         super().__init__(f"{value}: {why.words}")
+
+
+def _find_kernel_calls(f: Function) -> dict[str, tuple[int, Binding]]:
+    return {b.name: (n, b) for n, b in enumerate(f.body) if isinstance(b.expr, KernelCall)}
+
+
+def _find_uses(
+    f: Function,
+) -> tuple[Counter[str], dict[str, list[str]], frozenset[str], Mapping[str, int]]:
+    """Return how often each value is read, by whom, the outputs, and what is overwritten."""
+    uses = Counter(v.name for b in f.body for v in b.reads)
+    uses.update(v.name for v in f.outputs)
+    readers: dict[str, list[str]] = {}
+    for b in f.body:
+        for v in dict.fromkeys(b.reads):
+            readers.setdefault(v.name, []).append(b.vars[0].name)
+    return uses, readers, frozenset(v.name for v in f.outputs), overwritten(f.body)
+
+
+# Pictures regroup the kernels of one function again and again.
+_kernel_calls = by_identity(_find_kernel_calls, most=64)
+_uses = by_identity(_find_uses, most=64)
 
 
 def tensor_of(value: str) -> str:
