@@ -48,6 +48,7 @@ def trained() -> Model:
 MODELS: dict[str, tuple[Callable[[], Any], str, str | None]] = {
     "bert": (lambda: DATA / "tiny_bert.onnx", "cpu", None),
     "bert on a GPU": (lambda: DATA / "tiny_bert.onnx", "h100", None),
+    "a GPU's plan": (lambda: DATA / "tiny_lstm.onnx", "v100", "planned"),
     "kernels without tiles": (lambda: DATA / "tiny_bert.onnx", "cpu", "legalized"),
     "types": (lambda: DATA / "tiny_while.onnx", "cpu", "typed"),
     "while": (lambda: DATA / "tiny_while.onnx", "cpu", None),
