@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 W = np.ones((96, 96), np.float32)
 CHARTS = {
-    "staircase": "ROLLED",
     "waves": "ROLLED",
     "roofline": "ROLLED",
     "search": "ROLLED",
@@ -46,11 +45,6 @@ CHARTS = {
 @explorer.trace
 def model(x: explorer.tensor("float32", 63, 96)):  # type: ignore[no-untyped-def,valid-type]
     return enp.exp(x @ W) @ W @ W
-
-
-@explorer.trace
-def batched(x: explorer.tensor("float32", 4, 63, 96)):  # type: ignore[no-untyped-def,valid-type]
-    return enp.exp(x @ W)
 
 
 @pytest.fixture(scope="module")
@@ -99,32 +93,6 @@ def test_each_chart_is_drawn_inside_its_room(house: Page) -> None:
         wide = "[document.querySelector('.picture').clientWidth, "
         wide += "document.querySelector('.picture').scrollWidth]"
         assert len(set(house.evaluate(wide))) == 1, room
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("width", [900, *map(exhaustive, (1000, 1600))])
-def test_names_under_a_staircase_do_not_touch(
-    browser: Browser, session: Session, width: int
-) -> None:
-    """Short ones lie, those of axes that were fused stand; both are written as the words are."""
-
-    for s, fused in ((session, False), (Session(explorer.compile(batched)), True)):
-        with house_of(browser, s, width=width) as page:
-            enter(page, "staircase")
-            names: list[str] = page.locator(".chart .xtick text").all_text_contents()
-            assert any("b0·i_2" in name for name in names) == fused
-            assert not any("*" in name for name in names)
-            assert "*" not in page.locator(".picture .words").first.inner_text()
-            touching = page.evaluate(
-                """() => {
-                  const all = [...document.querySelectorAll(".chart .xtick text")]
-                    .map(t => [t.textContent, t.getBoundingClientRect()]);
-                  return all.flatMap(([a, p], n) => all.slice(n + 1)
-                    .filter(([, q]) => p.left < q.right && q.left < p.right
-                      && p.top < q.bottom && q.top < p.bottom).map(([b]) => `${a} | ${b}`));
-                }"""
-            )
-            assert touching == []
 
 
 def test_a_chart_follows_the_theme(house: Page) -> None:
@@ -211,7 +179,7 @@ def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(hou
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("house", [(1280, "light")], indirect=True)
 def test_titles_of_axes_that_lie_over_each_other_do_not_touch(house: Page) -> None:
-    for room in ("errors", "staircase", "kernels", "rtasks"):
+    for room in ("errors", "kernels", "rtasks"):
         enter(house, room)
         titles = house.locator(".chart :is(.ytitle, .y2title)").all()
         boxes = sorted((b["y"], b["y"] + b["height"]) for t in titles if (b := t.bounding_box()))

@@ -175,11 +175,55 @@ def test_a_level_is_left_where_computing_takes_longer_than_loading(session: Sess
         assert s.level_name in said and s.tile in said
 
 
-def test_the_tiles_to_choose_from_stand_below_the_staircase() -> None:
+def test_the_results_of_the_staircase_are_taken_where_they_are_choices() -> None:
     rows = staircase.data(results(golden()))
     tree = ElementTree.fromstring(figure(rows).text())
     ranks = [g.get("data-rank") for g in tree.iter() if g.get("data-rank")]
-    assert ranks == [str(n) for n in range(10)]
+    assert sorted(ranks, key=int) == [str(n) for n in range(10) for _ in "ab"]  # mark and list
+    rows = staircase.data(golden())  # thread blocks stand before them
+    blocks = golden().blocks
+    body = figure(rows).body
+    assert [rows.number(0), rows.on_show] == [str(blocks + 1), -1]
+    assert f'data-rank="{blocks}"' in body and f">{blocks + 1}</text>" in body
+
+
+def test_results_that_are_no_choices_have_letters(session: Session) -> None:
+    rows = staircase.data(seen(session, "fc"))
+    assert rows.own and [rows.number(n) for n in range(3)] == ["a", "b", "c"]
+    body = figure(rows).body
+    assert ">a</text>" in body and rows.on_show == -1
+
+
+def test_the_axes_of_a_staircase_have_words_and_decimal_ticks(session: Session) -> None:
+    for rolled in every(session):
+        body = figure(staircase.data(rolled)).body
+        assert "room taken, of the tightest limit" in body and ">100 %</text>" in body
+        assert "loading time over computing time" in body and ">1×</text>" in body
+
+
+def test_axes_that_were_fused_are_named_as_their_product() -> None:
+    @explorer.trace
+    def batched(x):  # type: ignore[no-untyped-def]
+        return enp.matmul(enp.exp(x), np.ones((96, 96), np.float32))
+
+    c = explorer.compile(batched(x=explorer.tensor("float32", 4, 63, 96)), until="rolled")
+    rolled = roller_view.rolled(OnShow(first_setting(c), read(c)), "")
+    assert rolled is not None
+    rows = staircase.data(rolled)
+    fused = {s.axis for s in rows.steps if "·" in s.axis}
+    body = figure(rows).body
+    assert fused and all(f">{axis}</text>" in body for axis in fused) and "*" not in body
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_staircase_is_drawn_for_the_pixels_of_its_page(
+    session: Session, size: tuple[int, int]
+) -> None:
+    for rolled in every(session):
+        rows = staircase.data(rolled)
+        drawn = figure(rows, size)
+        assert (drawn.width, drawn.height) == size
+        assert problems(drawn) == [], (rolled.device.name, rolled.binding)
 
 
 def test_waves_hold_every_copy_and_the_last_one_says_what_is_idle() -> None:

@@ -2,69 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from widgets.draw.svg import fit, label, path, rect, wrapped
+from widgets.draw.see import lit_by
+from widgets.draw.svg import fit, label, rect, text_width, wrapped
 from widgets.draw.table import count_text, time_text
 from widgets.roller.rolled import Choice
 from widgets.roller.staircase import StaircaseRows
 
-LEFT, RIGHT, BAR, WIDE = 12.0, 768.0, 470.0, 120.0
+PX, BOLD = 13, 1.07
+LINE, ROW, BAR = 17.0, 24.0, 84.0
+MOST_LINES = 3  # of a label
+HEADS = {True: "thread blocks, by the whole model", False: "results of the construction"}
 
 
-def choices(rows: StaircaseRows, y: float) -> tuple[list[str], float]:
-    """The marks of the list and where it ends."""
-    marks = [path(f"M{LEFT} {y - 14.5}H{RIGHT}", "var(--line2)")]
-    marks.append(label(BAR, y + 4, "outlined: modelled, filled: measured", "q"))
-    marks.append(label(RIGHT, y + 4, "copies in waves", "q", anchor="end"))
-    times = [c.measured.median_us if c.measured else 0.0 for c in rows.choices]
-    most = max((c.modelled_us for c in rows.choices), default=0.0)
-    most = max([most, *times]) or 1.0
-    told = ""
-    for n, choice in enumerate(rows.choices):
-        if (head := _head(rows, choice)) != told:
-            y += 8 if told else 0
-            marks.append(label(LEFT, y + 4, head, "i w"))
-            y, told = y + 22, head
-        row = "".join(_choice(n, choice, n == rows.rank, WIDE / most, y))
-        marks.append(f'<g data-rank="{n}">{row}</g>')
-        y += 20
-    number, way = rows.way
-    for line in wrapped(f"The way to result {number}: {way}", RIGHT - LEFT) if way else ():
-        marks.append(label(LEFT, y + 6, line))
-        y += 15
-    return marks, y + 12
+def choices(rows: StaircaseRows, x: float, y: float, wide: float, high: float) -> Iterator[str]:
+    """The list: those around the tile on show that there is room for."""
+    yield label(x, y + 16, "Tiles to choose from", "big")
+    if not rows.choices:
+        yield label(x, y + 40, "No tile fits.")
+        return
+    how = "outlined: predicted" + ", filled: measured" * any(c.measured for c in rows.choices)
+    both = len({c.block is None for c in rows.choices}) > 1
+    by = "" if both else f"{_weighed_by(rows)}; "
+    lines = wrapped(by + how, wide, PX)
+    for n, line in enumerate(lines):
+        yield label(x, y + 36 + LINE * n, line, "q")
+    y += LINE * (len(lines) - 1)
+    high -= LINE * (len(lines) - 1)
+    bar = min(BAR, wide * 0.24)
+    times = [_time(c) for c in rows.choices]
+    value = max(text_width(t, PX) for t in times) * BOLD
+    room = wide - 26 - bar - value - 16
+    shown = _shown(rows, room, high - 46 - LINE - 2 * ROW * both)
+    most = max(us for c in rows.choices for us in _both(c)) or 1.0
+    at, head = y + 52, None
+    for n in shown:
+        if both and (rows.choices[n].block is not None) != head:
+            head = rows.choices[n].block is not None
+            yield label(x, at + 13, HEADS[head], "q")
+            at += ROW
+        lines = _lines(rows.choices[n], room)
+        body = "".join(_choice(rows, n, lines, (x, at, wide), (bar, bar / most), times[n]))
+        words = f'data-rank="{n}" tabindex="0" role="button" aria-label="tile {n + 1}"'
+        yield lit_by(body, "choice now" if n == rows.rank else "choice", words)
+        at += ROW + LINE * (len(lines) - 1)
+    if len(shown) < len(rows.choices):
+        rest = count_text(len(rows.choices) - len(shown), "tile")
+        yield label(x, at + 12, f"and {rest} more, in the table", "q")
 
 
-def _head(rows: StaircaseRows, c: Choice) -> str:
-    """Over the choices of one kind: how many there are, and who weighed them."""
-    alike = [x for x in rows.choices if (x.block is None) == (c.block is None)]
-    if c.block is not None:
-        what = count_text(len(alike), "thread block")
-        return f"{what}, weighed for {rows.device} by the whole model"
+def _weighed_by(rows: StaircaseRows) -> str:
+    """Who put the choices in their order."""
     if rows.own:
-        return f"{count_text(len(alike), 'tile')}, weighed for this machine by the whole model"
-    return f"{count_text(len(alike), 'tile')}, the construction's results, timed as it times them"
+        return "weighed for this machine by the whole model"
+    blocks = any(c.block is not None for c in rows.choices)
+    return HEADS[blocks]
 
 
-def _choice(n: int, c: Choice, on: bool, scale: float, y: float) -> Iterator[str]:
-    said = "; ".join(filter(None, (c.label, c.note)))
+def _both(c: Choice) -> tuple[float, ...]:
+    return (c.modelled_us, c.measured.median_us) if c.measured else (c.modelled_us,)
+
+
+def _time(c: Choice) -> str:
+    return time_text(c.measured.median_us if c.measured else c.modelled_us)
+
+
+def _lines(c: Choice, room: float) -> list[str]:
+    lines = wrapped(c.label, room / BOLD, PX)
+    if len(lines) > MOST_LINES:
+        rest = " ".join(lines[MOST_LINES - 1 :])
+        lines = [*lines[: MOST_LINES - 1], fit(rest, room / BOLD, PX)]
+    return lines
+
+
+def _shown(rows: StaircaseRows, room: float, high: float) -> Sequence[int]:
+    """As many as there is room for, the first ones and the one on show."""
+    tall = [ROW + LINE * (len(_lines(c, room)) - 1) for c in rows.choices]
+    found: list[int] = []
+    left = high - tall[rows.rank]
+    for n, each in enumerate(tall):
+        if n == rows.rank:
+            continue
+        if each > left:
+            break
+        found.append(n)
+        left -= each
+    return sorted({*found, rows.rank})
+
+
+def _choice(
+    rows: StaircaseRows,
+    n: int,
+    lines: Sequence[str],
+    at: tuple[float, float, float],
+    bars: tuple[float, float],
+    time: str,
+) -> Iterator[str]:
+    c, (x, y, wide), (bar, scale) = rows.choices[n], at, bars
+    on = n == rows.rank
+    said = "; ".join(filter(None, (c.label, c.note, _waves(c))))
+    high = ROW + LINE * (len(lines) - 1)
     ground = "var(--soft)" if on else "transparent"
-    yield rect(LEFT - 4, y - 13, RIGHT - LEFT + 8, 19, ground, title=said)
-    yield label(LEFT + 14, y, str(n + 1), "a" if on else "i", anchor="end")
-    text = fit(c.label, BAR - LEFT - 36, mono=True)
-    yield label(LEFT + 24, y, text, "mono a" if on else "mono i", title=said)
+    yield rect(x, y - 2, wide, high - 2, ground, title=said)
+    style = "a" if on else "i"
+    yield label(x + 20, y + 13, str(n + 1), style, anchor="end")
+    for k, line in enumerate(lines):
+        yield label(x + 26, y + 13 + LINE * k, line, style, title=said)
+    end = x + wide - 4
+    yield label(end, y + 13, time, style, anchor="end")
+    left = x + wide - 8 - bar - text_width(time, PX) * BOLD
     edge = f'stroke="var(--{"accent" if on else "ink2"})"'
-    told = f"modelled {time_text(c.modelled_us)}"
-    yield rect(BAR, y - 9, max(c.modelled_us * scale, 1), 4, "none", edge, title=told)
-    words = time_text(c.modelled_us)
+    told = f"predicted {time_text(c.modelled_us)}"
+    yield rect(left, y + 3, max(c.modelled_us * scale, 1), 5, "none", edge, title=told)
     if c.measured:
         us = c.measured.median_us
         told = f"measured {time_text(us)}, n = {c.measured.n}"
-        ink = "var(--accent)" if on else "var(--t2)"
-        yield rect(BAR, y - 4, max(us * scale, 1), 6, ink, title=told)
-        words += f", {time_text(us)}"
-    yield label(BAR + WIDE + 8, y, words, "i")
+        ink = "var(--accent)" if on else "var(--ink2)"
+        yield rect(left, y + 9, max(us * scale, 1), 6, ink, title=told)
+
+
+def _waves(c: Choice) -> str:
     w = c.waves
-    full = "full" if w.last == w.places else f"last {w.last / max(1, w.places):.0%}"
-    yield label(RIGHT, y, f"{w.grid:,} in {w.waves:,}, {full}", "q", anchor="end")
+    full = "full" if w.last == w.places else f"{w.last / max(1, w.places):.0%} full"
+    return f"{count_text(w.grid, 'task')} in {count_text(w.waves, 'wave')}, the last {full}"

@@ -71,9 +71,22 @@ class StaircaseRows:
         """A result of the construction, from 1, and how it was found: the one on show, else the
         first; of a tile that was weighed by the whole model too.
         """
-        blocks = sum(c.block is not None for c in self.choices)
-        number = 0 if self.own else max(0, self.rank - blocks)
+        number = max(0, self.on_show)
         return number + 1, self.ways[number] if number < len(self.ways) else ""
+
+    @property
+    def blocks(self) -> int:
+        """How many of the choices, the first ones, are thread blocks and no results."""
+        return sum(c.block is not None for c in self.choices)
+
+    @property
+    def on_show(self) -> int:
+        """The result that is the tile on show, from 0; -1 where that is none of them."""
+        return -1 if self.own or self.rank < self.blocks else self.rank - self.blocks
+
+    def number(self, rank: int) -> str:
+        """What a result is called: by its place among the choices, a letter where it is none."""
+        return chr(ord("a") + rank % 26) if self.own else str(rank + self.blocks + 1)
 
     @property
     def visited(self) -> int:

@@ -1,16 +1,19 @@
-"""The words of the construction staircase, and what is drawn below its chart."""
+"""The construction staircase: its drawing with the tiles to choose from, and its words."""
 
 from __future__ import annotations
 
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg, label
-from widgets.draw.table import Table
-from widgets.model.picture import Picture
+from widgets.draw.see import Mark, Sentence
+from widgets.draw.svg import Svg
+from widgets.draw.table import Table, count_text
+from widgets.model.on_show import HEIGHT, WIDTH, OnShow
+from widgets.model.picture import Drawn, Picture, nothing
 from widgets.roller.choices_picture import choices
 from widgets.roller.staircase import StaircaseRows, data
-from widgets.roller.view import TILES, of_tile
+from widgets.roller.staircase_drawing import construction
+from widgets.roller.view import TILES, rolled
 
-WIDTH, LEFT = 780.0, 12.0
+BESIDE = 660  # a page of fewer pixels has the list below
 MOST = 48  # states that the chart has room for
 
 
@@ -37,7 +40,7 @@ def table(rows: StaircaseRows) -> Table:
         )
         for s in rows.steps
     )
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows))
+    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
 
 
 def caption(rows: StaircaseRows) -> str:
@@ -54,15 +57,45 @@ def caption(rows: StaircaseRows) -> str:
     )
 
 
-def figure(rows: StaircaseRows) -> Svg:
-    """Below the chart: the tiles to choose from."""
-    rest = len(rows.steps) - MOST
-    said = [f"{rest} more states in the table"] if rest > 0 else []
-    if rows.skipped:
-        said.append(f"{rows.skipped} were not looked at: enough was found")
-    marks = [label(LEFT, 18, "; ".join(said), "q")] if said else []
-    found, y = choices(rows, 44 if said else 24)
-    return Svg(WIDTH, y, "".join([*marks, *found]), f"Construction: {caption(rows)}")
+def figure(rows: StaircaseRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
+    """The construction at the left, or on top where there is little width, and the tiles to choose
+    from.
+    """
+    wide, high = size
+    if wide < BESIDE:
+        low = high * 0.42
+        marks = [*construction(rows, wide, high - low - 12)]
+        marks += choices(rows, 0, high - low, wide, low)
+    else:
+        left = wide * 0.6
+        marks = [*construction(rows, left - 24, high)]
+        marks += choices(rows, left, 0, wide - left, high)
+    return Svg(wide, high, "".join(marks), f"Construction: {caption(rows)}", px=13)
+
+
+def see(rows: StaircaseRows) -> tuple[Sentence, ...]:
+    """How much was looked at, what came out, and what ended the way to the tile on show."""
+    found: list[Sentence] = [
+        (Mark(count_text(rows.visited, "tile"), "state"), " were looked at; no kernel was run.")
+    ]
+    if rows.built:
+        out = count_text(rows.built, "result")
+        found.append((Mark(out, "state result"), " came out, ", f"best by the {rows.score} score."))
+    last = next((s for s in rows.steps if s.rank == max(0, rows.on_show)), None)
+    if last is not None:
+        how = "compute" if last.ratio < 1 else "memory"
+        ratio = Mark(f"{last.ratio:.2g} times", how)
+        told = f"Result {rows.number(last.rank)} loads for "
+        found.append((told, ratio, f" as long as it computes: {how} bound."))
+    return tuple(found)
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    found = rolled(s, op)
+    if found is None:
+        return nothing("Roller has tiled nothing.")
+    rows = data(found)
+    return rows, figure(rows, s.view.size), table(rows)
 
 
 PICTURE = Picture(
@@ -72,5 +105,5 @@ PICTURE = Picture(
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",
-    draw=of_tile(data, figure, table),
+    draw=_draw,
 )

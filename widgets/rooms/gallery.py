@@ -141,6 +141,8 @@ PICTURES: tuple[Picture, ...] = (
 )
 
 
+PAGE_PX = 13  # the type of a drawing that was made for its page
+
 CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme to a plotly figure
     "roofline": roofline.chart,
     "search": search.chart,
