@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -14,7 +15,8 @@ import explorer
 import widgets
 from explorer import np as xp
 from explorer.errors import BadOption
-from widgets.draw.svg import text_width
+from explorer.runtime.control.way_times import Timed
+from tests.widgets.drawn_geometry import SIZES, problems
 from widgets.draw.table import count_text
 from widgets.grinder import crossing, crossing_picture
 from widgets.rooms import gallery
@@ -60,24 +62,45 @@ def test_the_rows_are_what_the_costs_say(session: Session) -> None:
 def test_the_picture_scrubs_through_its_counts_and_names_its_constants(session: Session) -> None:
     found, figure, table = crossing_picture.PICTURE.draw(session, "")
     text = figure.text("light")
-    assert f'data-scrub="trips" data-first="{found.first}"' in text
+    assert f'data-scrub="iterations" data-first="{found.first}"' in text
     for i, n in enumerate(found.counts):
-        assert f'data-step="{i}" data-name="' + count_text(n, "trip") + '"' in text
+        assert f'data-step="{i}" data-name="' + count_text(n, "iteration") + '"' in text
     assert f"a launch {found.constants.launch_us:g} µs" in text and "predicted for this-cpu" in text
-    assert "it makes 30 trips (n)" in text
+    assert "it makes 30 iterations (n)" in text
     assert len(table.rows) == len(found.counts) and "launch" in table.caption
 
 
-def test_a_way_s_name_ends_before_what_it_spends(session: Session) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_the_picture_is_drawn_for_the_pixels_of_its_page(
+    session: Session, size: tuple[int, int]
+) -> None:
     given = drawn(session)
     longest = replace(given.ways[0], label="unrolled by 16, all of the units", chosen=True)
-    ways = (longest, *given.ways[1:])
-    svg = crossing_picture.figure(replace(given, ways=ways))
-    texts = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" class="[^"]*">([^<]+)', svg.body)
-    names = {y: float(x) + text_width(t) for x, y, t in texts if t in {w.label for w in ways}}
-    spent = {y: float(x) for x, y, t in texts if " a trip: " in t}
-    assert len(spent) == len(ways)
-    assert all(names[y] < x for y, x in spent.items())
+    timed = tuple(Timed(w.label, 30, w.times_us[given.first], 1.0, 99.0, 60) for w in given.ways)
+    others = replace(given, ways=(longest, *given.ways[1:])), replace(given, timed=timed)
+    for rows in (given, *others):
+        figure = crossing_picture.figure(rows, size)
+        assert (figure.width, figure.height) == size and problems(figure) == []
+
+
+def test_each_schedule_is_a_line_of_ratios_with_one_marked(session: Session) -> None:
+    found = drawn(session)
+    body = crossing_picture.figure(found).body
+    host = next(w for w in found.ways if w.label == crossing.HOST)
+    heights = []
+    for n, way in enumerate(found.ways):
+        line = re.search(rf'data-k="way:{n}"><path d="M([^"]+)"', body)
+        assert line is not None
+        points = [tuple(map(float, p.split())) for p in line[1].split("L")]
+        known = [i for i, count in enumerate(found.counts) if count and way.times_us[i] > 0]
+        assert len(points) == len(known)
+        ratios = [way.times_us[i] / host.times_us[i] for i in known]
+        heights += [(round(r, 6), y) for r, (_, y) in zip(ratios, points) if 0.01 < r < 100]
+    heights.sort(key=lambda h: (h[0], -h[1]))
+    assert all(b <= a for (_, a), (_, b) in pairwise(heights))  # less time stands lower
+    (one,) = {y for r, y in heights if r == 1}
+    (tick,) = re.findall(r'y="([\d.]+)" class="i w" text-anchor="end">1×<', body)
+    assert float(tick) == pytest.approx(one + 4.5, abs=0.1)
 
 
 def test_the_chart_s_lines_are_the_rows_and_their_share_of_the_fastest(session: Session) -> None:
@@ -92,12 +115,12 @@ def test_the_chart_s_lines_are_the_rows_and_their_share_of_the_fastest(session: 
     for axis in (chart.layout.xaxis, chart.layout.yaxis, chart.layout.yaxis2):
         assert "(" in axis.title.text and axis.type == "log"
     (own,) = [t for t in chart.data if t.name.startswith("as it runs")]
-    assert own.name == "as it runs: 30 trips" and list(own.x) == [30, 30]
+    assert own.name == "as it runs: 30 iterations" and list(own.x) == [30, 30]
 
 
 def trips(svg: str) -> float:
     """From how many trips on the program takes less than the host; for ever where it says so."""
-    found = re.search(r"from (\d+) trips? on the program takes less", svg)
+    found = re.search(r"from (\d+) iterations? on the program takes less", svg)
     if found is None:
         assert "the host takes less than the program" in svg or "the program takes less" in svg
         return inf if "the host takes less than the program" in svg else 0

@@ -42,16 +42,16 @@ def chart(rows: CrossingRows, title: str, theme: str) -> go.Figure:
     styled(figure, theme, title, 520)
     powers = [10**p for p in range(7)]
     figure.update_xaxes(
-        title_text="trips of the loop (count)",
+        title_text="iterations of the loop (count)",
         type="log",
         tickvals=[NONE, *powers],
         ticktext=["0", *(f"{n:,}" for n in powers)],
         anchor="y2",
     )
-    above = {"title": {"text": "time of the loop (µs), predicted"}, "type": "log"}
+    above = {"title": {"text": "time of the loop (µs), predicted"}, "type": "log", "dtick": 1}
     below = {"title": {"text": "over the fastest (×)"}, "type": "log"}
     figure.update_layout(
-        yaxis={**above, "domain": [0.42, 1], "exponentformat": "power"},
+        yaxis={**above, "domain": [0.42, 1], "tickformat": ",~g"},
         yaxis2={
             **below,
             "domain": [0, 0.34],
@@ -98,7 +98,7 @@ def _way(
 
 def _words(rows: CrossingRows, n: int, i: int) -> str:
     way = rows.ways[n]
-    said = f"{way.label}, {count_text(rows.counts[i], 'trip')}: {time_text(way.times_us[i])}"
+    said = f"{way.label}, {count_text(rows.counts[i], 'iteration')}: {time_text(way.times_us[i])}"
     return f"{said}<br>{at(rows, i)}"
 
 
@@ -123,7 +123,7 @@ def _as_it_runs(
     figure: go.Figure, rows: CrossingRows, low: float, high: float, c: Mapping[str, str]
 ) -> None:
     assert rows.trips is not None
-    said = f"as it runs: {count_text(rows.trips, 'trip')}"
+    said = f"as it runs: {count_text(rows.trips, 'iteration')}"
     figure.add_scatter(
         x=[min(rows.trips, MOST) or NONE] * 2,
         y=[low, high],

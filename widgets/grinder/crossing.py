@@ -106,12 +106,13 @@ def sentence(rows: CrossingRows) -> str:
     ways = {w.label: w for w in rows.ways}
     program = next((label for label in ways if label.startswith(PROGRAM)), "")
     if not program:
-        return f"{rows.loop}: only the host can follow it, {time_text(ways[HOST].trip_us)} a trip"
+        each = f"{time_text(ways[HOST].trip_us)} an iteration"
+        return f"{rows.loop}: only the host can follow it, {each}"
     begins = ways[program].from_trips
     if begins is not None:
-        counted = "the first trip" if begins <= 1 else f"{begins:,} trips"
+        counted = "the first iteration" if begins <= 1 else f"{begins:,} iterations"
         return f"{rows.loop}: from {counted} on the program takes less than the host"
-    return f"{rows.loop}: the host takes less than the program, however many trips there are"
+    return f"{rows.loop}: the host takes less than the program, however many iterations there are"
 
 
 def at(rows: CrossingRows, position: int) -> str:
