@@ -15,6 +15,7 @@ from explorer.measure.machine import machine
 from explorer.measure.turns import Clock, Series, Work, take_turns
 
 WIDE_RATIO = 1.1  # an interval whose ends lie further apart says little; chosen
+NONE = "not distinguishable"
 RESOLUTION_SHARE = 0.01  # by where code and buffers lie in memory; no measurement kept
 
 
@@ -49,14 +50,24 @@ class Comparison:
     second: Measurement
 
     @property
+    def times(self) -> tuple[float, float, float]:
+        """The first's time over the second's, and the ends of its interval."""
+        return 1 / self.ratio, 1 / self.high, 1 / self.low
+
+    @property
+    def factor(self) -> tuple[float, float, float]:
+        """How many times faster the first is, or slower where the verdict is so, with the ends."""
+        return self.times if self.verdict == "slower" else (self.ratio, self.low, self.high)
+
+    @property
     def wide(self) -> bool:
         """Whether the ends of the interval lie more than a tenth apart."""
         return self.high > WIDE_RATIO * self.low
 
     def __str__(self) -> str:
         wide = ", wide" if self.wide else ""
-        ratio = f"{self.ratio:.3g}× ({self.low:.3g} to {self.high:.3g}, n = {self.n}{wide})"
-        return f"{self.verdict}: {ratio}"
+        ratio, low, high = self.factor
+        return f"{self.verdict}: {ratio:.3g}× ({low:.3g} to {high:.3g}, n = {self.n}{wide})"
 
 
 def measure(work: Work, seconds: float = 1.0, clock: Clock = perf_counter_ns) -> Measurement:
@@ -115,7 +126,7 @@ def verdict(ratio: float, low: float, high: float) -> str:
         return "faster"
     if high < 1 and ratio < 1 / (1 + RESOLUTION_SHARE):
         return "slower"
-    return "not distinguishable"
+    return NONE
 
 
 def checked_seconds(seconds: float) -> float:

@@ -114,7 +114,8 @@ def turned(session: Session, knob: str, index: int, label: str) -> dict[str, flo
     found = session.answer("begin_measure", {})
     if found:
         session.bench.jobs.wait(found["job"], 600)
-    session.answer("measure", {})
+    if session.runs:
+        session.answer("measure", {})
     _sent(session)
     times = {"first": first, "planned": planned, "measured": perf_counter() - begin}
     return {name: seconds * 1e3 for name, seconds in times.items()}

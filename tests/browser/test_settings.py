@@ -95,7 +95,7 @@ def test_the_same_program_is_drawn_on_other_hardware_until_that_is_compiled(
         page.click(field(page, "hardware.clock_ghz", "÷2"))
         page.wait_for_function(HAS, arg=[".verdict .sm", "the same program on v100, changed"])
         page.wait_for_function(HAS, arg=[".verdict .sm", "compiling"])
-        assert "planned (+" in verdict.locator(".big").inner_text()
+        assert "predicted (+" in verdict.locator(".big").inner_text()
         verdict.locator("button", has_text="Cancel").click()
         page.wait_for_function(HAS, arg=[".status", "Cancelled: it stays as it was."])
         assert verdict.inner_text() == before and session.now.compiled.device.base is None

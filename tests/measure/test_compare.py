@@ -1,12 +1,13 @@
 """Verdicts under simulated noise: how often they are wrong, and how often they see a truth."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from explorer.errors import BadOption
-from explorer.measure.compare import Comparison, compare, measure, verdict
+from explorer.measure.compare import Comparison, Measurement, compare, measure, verdict
 from explorer.measure.machine import machine
 from tests.measure.simulated import NoisyMachine
 
@@ -124,3 +125,10 @@ def test_the_card_of_the_machine_names_no_path_and_no_host() -> None:
     card = machine()
     assert card.cores >= 1 and card.cpu and dict(card.versions)["numpy"] == np.__version__
     assert "/" not in str(card) and platform.node() not in str(card).split()
+
+
+def test_what_is_slower_is_told_by_how_many_times() -> None:
+    one = Measurement(2.0, 1.9, 2.1, 20)
+    found = Comparison(0.5, 0.4, 0.625, 20, "slower", one, one)
+    assert str(found) == "slower: 2× (1.6 to 2.5, n = 20, wide)"
+    assert str(replace(found, ratio=2.0, verdict="faster")).startswith("faster: 2×")

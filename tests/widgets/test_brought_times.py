@@ -36,7 +36,7 @@ def test_both_times_stand_side_by_side_each_with_its_machine(sent: str) -> None:
     assert words.startswith("saved: 70.0 µs on Another CPU, 64 cores")
     assert here.verdict()["big"] == "not measured yet" and here.steps.now.time is None
     here.measure()
-    assert here.verdict()["brought"] == words and "a run" in here.verdict()["big"]
+    assert here.verdict()["brought"] == words and "per run" in here.verdict()["big"]
     assert all("Another" not in str(row) for row in here.history())
 
 

@@ -48,7 +48,7 @@ def another_tile(session: Session) -> int:
 def test_a_tile_is_planned_without_code_and_measured_with_it(session: Session) -> None:
     with counters.delta() as did:
         told = turn(session, "tile", another_tile(session))
-    assert told["measure"] and "planned" in told["said"] and did.kernel_compiles == 0
+    assert told["measure"] and "predicted" in told["said"] and did.kernel_compiles == 0
     assert session.now.compiled.program.stage is Stage.PLANNED and session.walls.planned
     assert "wall_more" not in session.parts()["walls"]  # it comes with the measurement
     with pytest.raises(BadOption, match="has no code yet"):
@@ -117,7 +117,7 @@ def test_what_takes_long_is_compiled_while_nothing_is_asked(session: Session) ->
     before = session.now
     with counters.delta() as did:
         for index in others:
-            assert "planned" in turn(session, "fusion", index)["said"]
+            assert "predicted" in turn(session, "fusion", index)["said"]
             session.answer("undo", {})
     assert len(others) >= 3 and did.pass_runs == did.walls_planned == 0
     assert session.now == before

@@ -136,24 +136,30 @@ def test_sizes_change_without_compiling(session: Session) -> None:
 def test_a_verdict_has_an_interval_or_is_not_distinguishable() -> None:
     one, two = hand.HandMade(), hand.HandMade(options=hand.Options(hand.Rammer(threads=1)))
     sure = against(hand.compare(one, two, {}))
-    assert sure["big"] == "2.00× faster than A" and "1.96 to 2.04" in sure["small"]
-    assert against(hand.compare(one, one, {}))["big"] == "not distinguishable from A"
+    assert sure["big"] == "0.50× the baseline's time" and "0.49 to 0.51" in sure["small"]
+    slower = against(hand.compare(two, one, {}))
+    assert slower["big"] == "2.00× the baseline's time" and slower["ratio"] == 2.0
+    assert slower["low"] < slower["ratio"] < slower["high"]
+    assert against(hand.compare(one, one, {}))["big"] == "not distinguishable from the baseline"
 
 
 def test_measuring_fills_verdict_and_history(session: Session) -> None:
     assert session.verdict()["big"] == "not measured yet"
     session.measure()
-    assert session.verdict()["big"] == "70.0 µs a run"
+    assert session.verdict()["big"] == "70.0 µs per run"
     session.turn("threads", 0)
     session.measure()
-    assert [row["name"] for row in session.history()] == ["A", "1"]
-    assert "ratio" in session.history()[1]
+    assert [row["base"] for row in session.history()] == [True, False]
+    assert session.history()[0]["verdict"] == "baseline, 70.0 µs"
+    row, told = session.history()[1], session.verdict()
+    assert row["verdict"] in told["small"] and told["big"].endswith("per run")
+    assert (row["about"], row["before"], row["value"]) == ("threads", "2", "1")
     session.turn("size batch", 0)
     session.measure()
-    assert "A has other sizes" in session.verdict()["small"]
+    assert "the baseline has other sizes" in session.verdict()["small"]
     session.undo()
     session.pin()
-    assert [row["name"] for row in session.history()] == ["0", "A", "2"]
+    assert [row["base"] for row in session.history()] == [False, True, False]
 
 
 def test_a_link_restores_knobs_and_views(session: Session) -> None:
@@ -336,4 +342,4 @@ def test_a_comparison_goes_on_beside_and_tells_how_far_it_is() -> None:
     assert told == sorted(told) and told[0] == 0 and told[-1] > 20
     timed = len(told)
     session.measure()
-    assert len(told) == timed and "slower than A" in session.verdict()["big"]
+    assert len(told) == timed and "× the baseline's time" in session.verdict()["small"]

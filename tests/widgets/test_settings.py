@@ -14,6 +14,7 @@ from explorer.measure.quiet import Disturbance
 from explorer.options import Options
 from explorer.passes.pipeline.ranges import Rows, legal
 from tests.widgets import made_by_hand as hand
+from widgets.draw.table import time_text
 from widgets.model.controls import settings
 from widgets.model.controls.settings import KNOBS
 from widgets.rooms import gallery
@@ -135,15 +136,32 @@ def test_a_data_sheet_is_changed_too() -> None:
     session = Session(explorer.compile(MODEL, "v100", until="planned"))
     before = session.shown.planned_us
     said = turned(session, "hardware.units", "8")
-    assert said.startswith("units 80 → 8: planned") and session.shown.planned_us > before
+    assert said.startswith("units 80 → 8: predicted") and session.shown.planned_us > before
     assert session.verdict()["big"].endswith("on v100, changed")
 
 
-def test_code_planned_for_other_hardware_runs_here_and_says_so() -> None:
+def test_other_hardware_has_a_prediction_for_its_headline_and_is_not_measured() -> None:
     session = Session(explorer.compile("zoo:tiny_skip"))
-    turned(session, "hardware.L2 capacity", "64 KiB")
     session.answer("measure", {})
-    assert session.verdict()["small"].endswith("measured here, planned for this-cpu, changed")
+    before = session.shown.planned_us
+    turned(session, "hardware.units", "80")
+    told, times = session.verdict(), session.shown.planned_us / before
+    assert told["big"] == f"{time_text(session.shown.planned_us)} predicted on this-cpu, changed"
+    assert f"{times:.2f}× the baseline's prediction" in told["small"] and told["runs"] is False
+    assert session.answer("begin_measure", {}) == {}
+    with pytest.raises(BadOption, match="nothing is measured here"):
+        session.answer("measure", {})
+    assert session.walls.measured is None and "wall_measured" not in session.parts()["walls"]
+
+
+def test_a_baseline_on_other_hardware_is_not_timed() -> None:
+    session = Session(explorer.compile("zoo:tiny_skip"))
+    turned(session, "hardware.units", "80")
+    session.answer("pin", {})
+    session.answer("undo", {})
+    session.answer("measure", {})
+    assert session.verdict()["big"].endswith("per run")
+    assert session.verdict()["small"].endswith("; the baseline is predicted, on this-cpu, changed")
 
 
 @pytest.mark.exhaustive
@@ -191,7 +209,7 @@ def test_this_machine_is_measured_beside_and_planned_with() -> None:
     job = session.answer("begin_fit", {})["job"]
     assert session.bench.jobs.wait(job)["error"] is None
     said = session.answer("fit", {})["said"]
-    assert said.startswith("fitted to this machine, median error of 1 probes 10%: planned")
+    assert said.startswith("fitted to this machine, median error of 1 probes 10%: predicted")
     assert session.shown.planned_us > before
     assert session.now.compiled.device.clock_ghz == slow.clock_ghz
     with pytest.raises(BadOption, match="was not measured for what is on show"):

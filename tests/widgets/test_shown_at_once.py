@@ -58,7 +58,7 @@ def test_the_same_program_is_shown_until_it_is_compiled_for_the_hardware(
     assert shown.program == before.program and shown.device.clock_ghz == 1.0
     assert session.shown.planned_us == shown.planned_wall().total_us > us
     told = session.verdict()
-    assert "planned (+" in told["big"]
+    assert "predicted (+" in told["big"]
     assert "the same program on" in told["small"] and "not compiled for it" in told["small"]
     assert not told["runs"] and len(session.steps.past) == 1
     assert '"set' not in session.parts()["kept"]  # what is kept is of what was compiled

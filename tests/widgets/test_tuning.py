@@ -159,7 +159,7 @@ def test_a_timed_tile_keeps_its_verdict_and_its_time(session: Session) -> None:
     judged = session.answer("judge", {"op": FC, "fields": fields})
     assert judged["refused"] == "" and "against the one in use" in judged["said"]
     job = session.answer("time_tile", {"op": FC, "fields": fields})["job"]
-    assert session.bench.jobs.wait(job)["data"]["big"] == "2.00× faster"
+    assert session.bench.jobs.wait(job)["data"]["big"] == "0.50× the present tile's time"
     known = session.times("fc_out")
     assert {t.size("n") for t in known} == {1, 2}
     offered = session.answer("tuning", {"op": FC})["candidates"]

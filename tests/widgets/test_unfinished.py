@@ -58,8 +58,8 @@ def test_a_data_sheet_opens_and_everything_is_a_prediction() -> None:
     assert widgets.data(house.session.now.compiled, "rammer")[1] is None  # nothing ran
     knob = next(k for k in house.session.knobs() if k.name == "fusion")
     said = house.session.answer("turn", {"knob": "fusion", "index": (knob.now + 1) % 3})
-    assert said["measure"] is False and "planned" in said["said"]
-    with pytest.raises(IronworksError, match="data sheet"):
+    assert said["measure"] is False and "predicted" in said["said"]
+    with pytest.raises(IronworksError, match="no code of it runs"):
         house.session.answer("measure", {})
     assert house.session.answer("pin", {})
     bundle: Any = house._repr_mimebundle_()
@@ -109,10 +109,10 @@ def test_a_knob_is_compared_with_the_model_as_it_opened(first: bool) -> None:
     knob = next(k for k in session.knobs() if k.name == "fusion")
     session.answer("turn", {"knob": "fusion", "index": knob.labels.index("off")})
     session.answer("measure", {})
-    assert session.verdict()["big"].endswith("A")
+    assert "the baseline" in session.verdict()["small"]
     session.answer("undo", {})
     session.answer("measure", {})
-    assert "A" not in session.verdict()["big"] and session.history()[0]["name"] == "A"
+    assert "baseline" not in session.verdict()["small"] and session.history()[0]["base"]
 
 
 def test_a_model_for_wider_vectors_than_there_are_opens_as_a_prediction() -> None:

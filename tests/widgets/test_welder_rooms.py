@@ -398,7 +398,7 @@ def test_what_was_moved_is_timed_beside_and_taken(session: Session) -> None:
     session.answer("move", {"value": "mat_mul", "level": "DRAM"})
     began = session.answer("time_hand", {})
     told = session.bench.jobs.wait(began["job"])
-    assert told["error"] is None and told["data"]["big"] == "1.20× faster"
+    assert told["error"] is None and told["data"]["big"] == "0.83× the present fusion's time"
     assert told["data"]["predicted"].startswith("predicted ")
     kernels = len(session.now.compiled.program.kernel_calls)
     assert "mat_mul → DRAM" in session.answer("take_hand", {})["said"]

@@ -47,6 +47,14 @@ class Setting:
     sizes: tuple[tuple[str, int], ...]
     ended: Ended | None = None
 
+    @property
+    def is_here(self) -> bool:
+        """Return True unless it is for hardware that is not here: a data sheet's, or this machine
+        with other figures.
+        """
+        device = self.compiled.device
+        return bool(device.is_this_cpu) and device.base is None
+
     def size(self, symbol: str) -> int:
         """The value of a symbol."""
         return dict(self.sizes)[symbol]

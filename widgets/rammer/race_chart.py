@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from explorer.measure.compare import Comparison
 from widgets.draw.table import Table
 from widgets.model.compiled import Measurement
 
@@ -19,19 +20,6 @@ class Ran(Protocol):
     def time(self) -> Measurement: ...
     @property
     def max_abs_error(self) -> float: ...
-
-
-class Versus(Protocol):
-    """Our time against another's, as a ratio with its interval."""
-
-    @property
-    def ratio(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def verdict(self) -> str: ...
 
 
 class Result(Protocol):
@@ -50,7 +38,7 @@ class Result(Protocol):
     @property
     def fastest_other(self) -> Ran | None: ...
     @property
-    def versus(self) -> Versus | None: ...
+    def versus(self) -> Comparison | None: ...
     @property
     def verdict(self) -> str: ...
 
@@ -97,8 +85,9 @@ def _verdict(result: Result) -> str:
         return result.verdict
     if versus.verdict not in ("faster", "slower"):
         return f"{versus.verdict} from {other.name}"
-    interval = f"99% interval {versus.low:.2f} to {versus.high:.2f}"
-    return f"{versus.ratio:.2f}× {versus.verdict} than {other.name}, {interval}"
+    ratio, low, high = versus.factor
+    interval = f"99% interval {low:.2f} to {high:.2f}"
+    return f"{ratio:.2f}× {versus.verdict} than {other.name}, {interval}"
 
 
 def caption(rows: RaceRows) -> str:

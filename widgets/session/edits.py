@@ -176,10 +176,11 @@ def words(found: Tried) -> dict[str, Any]:
         text = found.problem[0].upper() + found.problem[1:]
         return {"text": f"{text}.", "bad": True}
     wide = ", wide" if timed.wide else ""
-    ends = f"{timed.low:.2f} to {timed.high:.2f}, n = {timed.n}{wide}"
-    ratio = f"{timed.ratio:.2f}× as fast ({ends})"
+    ratio, low, high = timed.times
+    ends = f"{low:.2f} to {high:.2f}, n = {timed.n}{wide}"
     us = f"{time_text(timed.first.median_us)} against {time_text(timed.second.median_us)}"
-    return {"text": f"Right, and {timed.verdict}: {ratio}, {us} on one thread.", "bad": False}
+    text = f"Right, and {timed.verdict}: {ratio:.2f}× our time ({ends}), {us} on one thread."
+    return {"text": text, "bad": False}
 
 
 def _differences(ours: str, source: str) -> int:

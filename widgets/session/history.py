@@ -1,4 +1,4 @@
-"""The steps of a session: those that led here, those that were undone, and the one called A."""
+"""The steps of a session: those that led here, those that were undone, and the baseline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_STEPS = 50
 
 @dataclass(frozen=True)
 class History:
-    """`past` ends with the step on show; others are compared with `pinned`, A."""
+    """`past` ends with the step on show; others are compared with `pinned`, the baseline."""
 
     past: tuple[Step, ...]
     pinned: Step
@@ -48,7 +48,7 @@ class History:
         return History((*self.past, step)[-MOST_STEPS:], self.pinned)
 
     def with_now(self, step: Step) -> History:
-        """The step on show with what a clock said of it; A too, where that is the same setting."""
+        """The step on show with what a clock said of it; the baseline too, where it is that."""
         pinned = self.pinned
         if step.setting == pinned.setting:
             pinned = replace(step, what=pinned.what)
@@ -68,6 +68,6 @@ class History:
         return History(steps[: at + 1], self.pinned, tuple(reversed(steps[at + 1 :])))
 
     def pin(self, step: Step) -> History:
-        """The step on show, as it is given here, is A: no other was compared with it yet."""
+        """The step on show, as it is given here, is the baseline: none was compared with it yet."""
         past = tuple(replace(s, versus=None) for s in (*self.past[:-1], step))
         return History(past, past[-1], tuple(replace(s, versus=None) for s in self.future))

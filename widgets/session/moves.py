@@ -134,8 +134,7 @@ class Hands:
             other = self.compiler(now.compiled, moves, job)
             both: tuple[Any, Any] = (Watched(other, rounds, 0), Watched(now.compiled, rounds, 1))
             job.what = "Comparing answers"
-            words = against(compare(*both, inputs, seconds=SECONDS))
-            words["big"] = words["big"].removesuffix(" than A").removesuffix(" from A")
+            words = against(compare(*both, inputs, seconds=SECONDS), "the present fusion")
             return words | {"predicted": hand.predicted(outcome) if outcome else ""}
 
         return {"job": jobs.start(of, work), "of": of}

@@ -10,7 +10,6 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, IronworksError, fault
 from explorer.garbage import rare_collections
 from explorer.ir.decisions.memory_plan import MemoryPlan
@@ -18,7 +17,6 @@ from explorer.ir.stage import Stage
 from explorer.making import Ended
 from explorer.measure.compare import Comparison
 from explorer.measure.recorded_run import RecordedRun
-from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.runtime.control.way_times import Timed
 from explorer.tuning.what_if import compare
@@ -154,7 +152,7 @@ class Session:
 
     @property
     def pinned(self) -> Setting:
-        """A, which it is compared with."""
+        """The baseline, which it is compared with."""
         return self.steps.pinned.setting
 
     @property
@@ -195,14 +193,11 @@ class Session:
 
     @property
     def runs(self) -> bool:
-        """Whether what is on show can be run here: a data sheet or an earlier stage has no code,
-        and other hardware may be such as is not here. What a knob was turned to has its code when
-        that is first asked for.
+        """Return True where a run here says how long what is on show takes: an earlier stage has
+        no code, and other hardware is not here. What a knob was turned to has its code when that is
+        first asked for.
         """
-        device = self.now.compiled.device
-        changed = getattr(device, "base", None) is not None
-        runs = self._coded and (not changed or runs_on(device, this_cpu()))
-        return runs and self.now.ended is None
+        return self._coded and self.now.is_here and self.now.ended is None
 
     @property
     def inputs(self) -> Arrays:
@@ -276,18 +271,27 @@ class Session:
         return float(time.median_us) if time else None
 
     def verdict(self) -> dict[str, Any]:
-        """The time on show, against A where that is another setting of the same sizes; where there
-        is no code, how far it came and why.
+        """The time on show, with the baseline's where that is another setting of the same sizes;
+        where there is no code, how far it came and why; on other hardware, a prediction.
         """
         step, us = self.steps.now, self.shown.planned_us
         if self.behind is not None:
             device = self.now.compiled.device.name
             return verdict.before_compiled(us, self.behind.planned_us, device)
-        if not self.runs:
+        if not self.runs and self._coded and self.now.ended is None:
+            found = verdict.elsewhere(us, self._base_us(), self.now.compiled.device.name)
+        elif not self.runs:
             found = verdict.without_code(step, us, self.walls.recorded)
         else:
             found = verdict.verdict(step, self.steps.pinned, us)
         return found | {"brought": self.brought.told(self.now)}
+
+    def _base_us(self) -> float:
+        """The prediction for the baseline; 0 where it is what is on show, or has other sizes."""
+        base = self.pinned
+        if base == self.now or base.sizes != self.now.sizes:
+            return 0.0
+        return base.compiled.planned_wall(dict(base.sizes)).total_us
 
     def history(self) -> list[dict[str, Any]]:
         """Every step since the first, with its ratio against A."""
@@ -417,7 +421,7 @@ class Session:
         self._show(step, more=not (measured and self.runs))
         self.steps = self.steps.with_next(step)
         planned = time_text(self.shown.planned_us)
-        return {"said": f"{step.what}: planned {planned}", "measure": self.runs}
+        return {"said": f"{step.what}: predicted {planned}", "measure": self.runs}
 
     # What was timed
 
@@ -441,19 +445,27 @@ class Session:
     # Steps
 
     def begin_measure(self) -> Any:
-        """Begin to compare the setting on show with A, beside; `measure` then takes what was found.
+        """Begin to compare the setting on show with the baseline, beside; `measure` then takes what
+        was found.
 
         Nothing begins where there is nothing to compare: `measure` times it at once.
         """
+        if not self.runs:
+            return {}
         planned_us, jobs = self.shown.planned_us, self.bench.jobs
         return self.comparing.start(self.steps, lambda: self.inputs, jobs, planned_us)
 
     def measure(self) -> Any:
-        """Run and time the setting on show, in turns with A where both have the same sizes."""
+        """Run and time the setting on show, in turns with the baseline where both have the same
+        sizes. Raises BadOption for hardware that is not here, and for what has no code.
+        """
+        if not self.runs:
+            raise BadOption(f"nothing is measured here: {self.verdict()['small']}")
         found = self.comparing.measured(self.steps, lambda: self.inputs)
         self._take_code(found)
         self.run_once()  # last: by then the page has drawn what was turned
-        return {"said": self.verdict()["big"]}
+        words = self.verdict()
+        return {"said": ", ".join(filter(None, (words["big"], words.get("short"))))}
 
     def undo(self) -> Any:
         """The setting before this one."""
@@ -484,7 +496,7 @@ class Session:
         if step.time is None and self.runs:
             step = timed_step(step, self.inputs)
         self.steps = self.steps.pin(step)
-        return {"said": "This is A now."}
+        return {"said": "This is the baseline now."}
 
     # What can be kept
 

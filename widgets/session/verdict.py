@@ -1,4 +1,4 @@
-"""What may be said of the times of settings: a time with its interval, or a ratio against A."""
+"""How long settings take: a time with its interval, or a multiple of the baseline's time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from explorer.ir.stage import Stage
-from explorer.measure.compare import Comparison
+from explorer.measure.compare import NONE, Comparison
 from widgets.draw.table import time_text
 from widgets.model.brick_wall import WallRows
 from widgets.model.compiled import Measurement
 from widgets.model.knobs import Setting
 from widgets.session.ended import told
 
+ARROW = " → "  # between what a step changed and what it changed it to
+
 
 @dataclass(frozen=True)
 class Step:
-    """A setting that was reached, how, how long a run took there, and whether faster than A."""
+    """A setting that was reached, how, how long a run took there, and how the baseline compares."""
 
     setting: Setting
     what: str
@@ -26,32 +28,42 @@ class Step:
 
 
 def verdict(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
-    """The time of a step, against A where that is another setting of the same sizes. Where it was
-    planned for other hardware than is here, that is told.
+    """Return the time of a step, with that of the baseline where it has the same sizes and ran on
+    the same machine.
     """
-    found = _timed(step, base, planned_us)
-    device = step.setting.compiled.device
-    if getattr(device, "base", None) is not None:
-        found["small"] += f"; measured here, planned for {device.name}"
-    return found
-
-
-def _timed(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
     if step.time is None:
-        return {"big": "not measured yet", "small": f"planned {time_text(planned_us)}"}
-    if step.versus is not None:
-        return against(step.versus)
-    low, high = time_text(step.time.low_us), time_text(step.time.high_us)
-    other = "; A has other sizes" if step.setting.sizes != base.setting.sizes else ""
-    small = f"99% interval {low} to {high}, n = {step.time.n}{other}"
-    return {"big": f"{time_text(step.time.median_us)} a run", "small": small, "n": step.time.n}
+        return {"big": "not measured yet", "small": f"predicted {time_text(planned_us)}"}
+    time = step.time
+    big = f"{time_text(time.median_us)} per run"
+    small = f"99 %: {time_text(time.low_us)} to {time_text(time.high_us)}, n = {time.n}"
+    if step.versus is None:
+        return {"big": big, "small": small + _apart(step.setting, base.setting), "n": time.n}
+    found = against(step.versus)
+    ends = f"{found['low']:.2f} to {found['high']:.2f}"
+    return found | {"big": big, "small": f"{small} · {found['short']} ({ends})"}
+
+
+def _apart(now: Setting, base: Setting) -> str:
+    """Return why the baseline is not compared with; "" where it is the setting on show."""
+    if now.sizes != base.sizes:
+        return "; the baseline has other sizes"
+    if not base.is_here:
+        return f"; the baseline is predicted, on {base.compiled.device.name}"
+    return ""
+
+
+def elsewhere(us: float, base_us: float, device: str) -> dict[str, Any]:
+    """Return the prediction for hardware that is not here, against that of the baseline."""
+    times = f" · {us / base_us:.2f}× the baseline's prediction" if base_us else ""
+    words = f"a prediction: this machine is not {device}, so nothing is measured{times}"
+    return {"big": f"{time_text(us)} predicted on {device}", "small": words, "runs": False}
 
 
 def before_compiled(us: float, before_us: float, device: str) -> dict[str, Any]:
-    """What is known of the same program on other hardware while it is compiled for that."""
+    """Return what is known of the same program on other hardware while it is compiled for that."""
     change = f" ({us / before_us - 1:+.1%})" if before_us else ""
     words = f"the same program on {device}, a prediction"
-    big = f"{time_text(us)} planned{change}"
+    big = f"{time_text(us)} predicted{change}"
     return {"big": big, "small": f"{words}, not compiled for it yet", "first": words, "runs": False}
 
 
@@ -71,23 +83,29 @@ def without_code(step: Step, planned_us: float, recorded: WallRows | None = None
     us, words = time_text(planned_us), "a prediction: no code of it runs on this machine"
     if c.device.kind == "cpu" and stage < Stage.EMITTED:
         words = f"a prediction: compiled until {stage.name}, without code"
-        return {"big": f"{us} planned", "small": words, "runs": False}
+        return {"big": f"{us} predicted", "small": words, "runs": False}
     if recorded is not None:
         words = f"a prediction; {recorded.said}: {time_text(recorded.total_us)}"
-    return {"big": f"{us} on {c.device.name}", "small": words, "runs": False}
+    return {"big": f"{us} predicted on {c.device.name}", "small": words, "runs": False}
 
 
 def history(past: Sequence[Step], future: Sequence[Step], base: Step) -> list[dict[str, Any]]:
-    """Every step since the first, those that were undone last; ratios are against A."""
+    """Return every step since the first, those that were undone last. `about`, `before` and `value`
+    are the parts of one that changed one value, "" of others.
+    """
     steps = [(s, False) for s in past] + [(s, True) for s in reversed(future)]
     found = []
     for i, (step, undone) in enumerate(steps):
+        mine = step.setting == base.setting
+        time = time_text(step.time.median_us) if step.time else ""
         row: dict[str, Any] = {
-            "name": "A" if step.setting == base.setting else str(i),
+            "name": str(i),
             "what": step.what,
+            **_change(step.what),
+            "base": mine,
             "undone": undone,
             "on": i == len(past) - 1,
-            "verdict": time_text(step.time.median_us) if step.time else "",
+            "verdict": ", ".join(filter(None, ("baseline" if mine else "", time))),
         }
         if step.versus is not None:
             words = against(step.versus)
@@ -97,16 +115,27 @@ def history(past: Sequence[Step], future: Sequence[Step], base: Step) -> list[di
     return found
 
 
-def against(found: Comparison) -> dict[str, Any]:
-    """A verdict with the ratio's interval: faster, slower, or not distinguishable."""
-    ratio, low, high = found.ratio, found.low, found.high
-    sure = found.verdict != "not distinguishable"
-    short = f"{ratio:.2f}× {found.verdict}" if sure else found.verdict
+def _change(what: str) -> dict[str, str]:
+    """Return the parts of "units 80 → 8": what changed, from what, and to what."""
+    before, arrow, value = what.partition(ARROW)
+    if not arrow or ARROW in value:
+        return dict.fromkeys(("about", "before", "value"), "")
+    about, _, was = before.rpartition(" ")
+    return {"about": about, "before": was, "value": value}
+
+
+def against(found: Comparison, other: str = "the baseline") -> dict[str, Any]:
+    """Return the first's time over the other's, with its interval; `ratio` is 2 where it takes
+    twice as long.
+    """
+    ratio, low, high = found.times
+    sure = found.verdict != NONE
+    short = f"{ratio:.2f}× {other}'s time" if sure else f"{NONE} from {other}"
     once = time_text(found.first.median_us)
     return {
-        "big": f"{short} than A" if sure else f"{short} from A",
+        "big": short,
         "short": short,
-        "small": f"99% interval {low:.2f} to {high:.2f}, n = {found.n}, {once} a run",
+        "small": f"99 %: {low:.2f} to {high:.2f}, n = {found.n}, {once} per run",
         "ratio": ratio,
         "low": low,
         "high": high,

@@ -32,7 +32,7 @@ def move_brick(s: Changing, **drop: Any) -> Any:
     told = s.show_next(Step(setting, move.words), measured=False)
     us = s.shown.planned_us
     change = f", {us / before - 1:+.1%}" if before else ""
-    said = f"{move.words}: planned {time_text(us)}{change}"
+    said = f"{move.words}: predicted {time_text(us)}{change}"
     return {**told, "said": said, "measure": False}
 
 

@@ -159,8 +159,7 @@ class Bench:
         def work(job: Job) -> dict[str, Any]:
             found = self.timer(s, tiling, job)
             self.known.setdefault(key, {}).update({s.tiling: found.second, tiling: found.first})
-            words = against(found) | {"us": found.first.median_us}
-            words["big"] = words["big"].removesuffix(" than A").removesuffix(" from A")
+            words = against(found, "the present tile") | {"us": found.first.median_us}
             self.said.setdefault(key, {})[tiling] = words
             return words
 

@@ -1,4 +1,4 @@
-"""How long a setting's runs take, in turns with those of A where both have the same sizes."""
+"""How long a setting's runs take, in turns with the baseline's where both have the same sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Comparing:
         self, steps: History, inputs: Callable[[], Arrays], jobs: Jobs, planned_us: float
     ) -> dict[str, Any]:
         """Begin to generate the code of the step on show where it was only planned, and to compare
-        it with A, beside; nothing begins where there is nothing to do beside.
+        it with the baseline, beside; nothing begins where there is nothing to do beside.
         """
         step, base = steps.now, steps.pinned
         if step.time is not None or not (_comparable(step, base) or not has_code(step.setting)):
@@ -89,4 +89,5 @@ def has_code(now: Setting) -> bool:
 
 
 def _comparable(step: Step, base: Step) -> bool:
-    return step.setting != base.setting and step.setting.sizes == base.setting.sizes
+    now, other = step.setting, base.setting
+    return now != other and now.sizes == other.sizes and other.is_here
