@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,8 @@ from explorer.errors import BadOption
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.decisions.wall import Brick, Ran, Trip, Wall
 from tests.runtime.test_decided import collatz, nested
+from tests.widgets.drawn_geometry import SIZES, problems
+from widgets.draw.see import sentence_text
 from widgets.grinder import iterations, iterations_picture
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call
@@ -44,7 +47,7 @@ def test_each_trip_holds_its_own_bricks_and_one_side_of_the_branch(schedule: str
         path.append(number % 2)
         number = 3 * number + 1 if number % 2 else number // 2
     for shown in rows.shown:
-        assert shown.name == f"trip {shown.at + 1}" and shown.bricks == len(shown.laid)
+        assert shown.name == f"iteration {shown.at + 1}" and shown.bricks == len(shown.laid)
         assert all(0 <= b.start_us <= b.end_us <= shown.us for b in shown.laid)
         assert ("tanh" in shown.ran, "sub.2" in shown.ran) == (path[shown.at], not path[shown.at])
 
@@ -54,10 +57,10 @@ def test_the_picture_goes_through_trips_and_shows_one_at_a_time() -> None:
     rows, figure, table = iterations_picture.PICTURE.draw(session, "")
     text = figure.text("light")
     assert len(rows.shown) == len(table.rows) == 8 and text.count("data-step") == 8
-    assert 'data-scrub="trips" data-first="0"' in text and 'data-name="trip 8"' in text
+    assert 'data-scrub="iterations" data-first="0"' in text and 'data-name="iteration 8"' in text
     assert text.count('<g class="only">') == 1
     assert text.count('<g class="only" visibility="hidden">') == 7
-    assert "ran in 2 of 8 trips" in text and "8 trips" in table.caption
+    assert "2 of 8 iterations" in text and "8 iterations" in table.caption
 
 
 def test_a_loop_inside_of_another_one_is_chosen_by_its_name() -> None:
@@ -67,11 +70,11 @@ def test_a_loop_inside_of_another_one_is_chosen_by_its_name() -> None:
     for loop in choice[2]:
         answer = session.answer("picture", {"room": "iterations", "loop": loop})
         found[loop] = answer["table"]["caption"]
-    assert sorted(text.split(" trips")[0].rsplit(" ", 1)[-1] for text in found.values()) == [
+    assert sorted(text.split(" iterations")[0].rsplit(" ", 1)[-1] for text in found.values()) == [
         "15",
         "3",
     ]
-    with pytest.raises(BadOption, match="no loop 'other' made a trip"):
+    with pytest.raises(BadOption, match="no loop 'other' made an iteration"):
         session.answer("picture", {"room": "iterations", "loop": "other"})
 
 
@@ -94,10 +97,34 @@ def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to() -> No
     rows = iterations.data(columns, tree, "loop")
     places = [s.at for s in rows.shown]
     assert {0, 1, slow, count - 1} <= {*places} and 12 <= len(places) <= 48
-    assert places == sorted(places) and rows.shown[1].name == "trips 5 to 8"
+    assert places == sorted(places) and rows.shown[1].name == "iterations 5 to 8"
     assert [n.turns for n in rows.nodes] == [count, count]
     figure = iterations_picture.figure(rows).text()
-    assert "turn of 4" in figure and "cut: it took 9.0 µs" in figure and "4,000 trips" in figure
+    assert "4 unrolled iterations" in figure and "cut: it took 9.0 µs" in figure
+    assert "4,000 iterations" in figure
+    for size in SIZES:
+        assert problems(iterations_picture.figure(rows, size)) == []
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_iteration_is_drawn_for_the_pixels_of_its_page(size: tuple[int, int]) -> None:
+    rows = drawn(measured(collatz, "device", n=np.array(6)))
+    figure = iterations_picture.figure(rows, size)
+    assert (figure.width, figure.height) == size
+    for n in range(len(rows.shown)):  # each in its turn
+        parts = re.split(r'(<g class="only"[^>]*>)', figure.body)
+        for at, number in zip(range(1, len(parts), 2), range(len(rows.shown))):
+            parts[at] = '<g class="only"' + ("" if number == n else ' visibility="hidden"') + ">"
+        assert problems(replace(figure, body="".join(parts))) == [], n
+
+
+def test_the_sentences_of_iterations_are_counted_from_the_run() -> None:
+    session = measured(collatz, "device", n=np.array(6))
+    _, figure, table = iterations_picture.PICTURE.draw(session, "")
+    first, slowest, some = map(sentence_text, table.see)
+    assert first.startswith("8 iterations took ") and slowest.startswith("The slowest began with")
+    assert some.endswith(" ran in 2 of 8.")
+    assert 'data-k="all"' in figure.body and 'data-k="uTask k:operator"' in figure.body
 
 
 def test_before_a_run_there_are_no_trips() -> None:

@@ -59,8 +59,8 @@ class Shown:
     def name(self) -> str:
         """Counted from 1."""
         if self.count == 1:
-            return f"trip {self.first + 1:,}"
-        return f"trips {self.first + 1:,} to {self.first + self.count:,}"
+            return f"iteration {self.first + 1:,}"
+        return f"iterations {self.first + 1:,} to {self.first + self.count:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class IterationRows:
     @property
     def unit(self) -> str:
         """What a time is of."""
-        return "trip" if self.turn == 1 else f"turn of {self.turn}"
+        return "iteration" if self.turn == 1 else f"{self.turn} unrolled iterations"
 
 
 def loops(measured: WallRows | None) -> tuple[str, ...]:

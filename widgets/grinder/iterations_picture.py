@@ -1,193 +1,274 @@
-"""The drawing and the words of a loop's trips: one after the other, with what ran in each."""
+"""The drawing and the words of a loop's iterations: one after the other, with what ran in each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg, fit, label, path, rect, stepped, text_width
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.svg import Svg, fit, label, path, rect, stepped, text_width, wrapped
 from widgets.draw.table import Table, count_text, time_text
 from widgets.draw.theme import family_token
 from widgets.grinder.iterations import IterationRows, Node, Shown, data, loops
 from widgets.model.brick_wall import NAMES
-from widgets.model.on_show import OnShow
+from widgets.model.on_show import HEIGHT, WIDTH, OnShow
 from widgets.model.picture import Drawn, Family, Picture, controls
 
-WIDTH, LEFT, RIGHT, X0 = 780.0, 12.0, 768.0, 84.0
-TOP, FLOOR = 66.0, 122.0  # of the times of all trips
-LANES, HIGH, PITCH = 176.0, 20.0, 24.0
-NODE = 20.0
-MOST_TIMES, MOST_NODES, MOST_LANES, MOST_ROWS = 684, 40, 16, 2000
+PX, BOLD, LINE = 13, 1.07, 17.0
+AXIS, LEAST_ROW, NODE = 72.0, 18.0, 21.0  # room for names; of a lane; of a uTask
+MOST_TIMES, MOST_LANES, MOST_ROWS = 684, 16, 2000
 NAMED = 60.0  # pixels of a gap that has room for a word
-WIDER = 2.0  # times the median trip is as long as there is room for
+WIDER = 2.0  # times the median iteration is as long as there is room for
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the parts are: the times of all iterations from `top` to `floor`, then the lanes of
+    one, each `pitch` high, then the uTasks, `nodes` of them from `first` on.
+    """
+
+    wide: float
+    high: float
+    top: float
+    floor: float
+    lanes: float
+    pitch: float
+    count: int
+    first: float
+    nodes: int
+
+    @property
+    def right(self) -> float:
+        """Where the axes end."""
+        return self.wide - 8
+
+    @property
+    def bottom(self) -> float:
+        """Where the lanes end."""
+        return self.lanes + self.count * self.pitch
+
+
+def layout_of(rows: IterationRows, wide: float, high: float) -> Layout:
+    """The times take a fifth, the lanes what they need, and the uTasks the rest."""
+    count = min(rows.walls.lanes, MOST_LANES)
+    top, tall = 36.0, max(40.0, high * 0.14)
+    lanes = top + tall + 64
+    pitch = min(28.0, max(LEAST_ROW, (high - lanes - 172) / count))
+    count = max(1, min(count, int((high - lanes - 122) / pitch)))
+    first = lanes + count * pitch + 84
+    fit_ = max(1, int((high - first) / NODE))
+    nodes = len(rows.nodes) if len(rows.nodes) <= fit_ else max(1, fit_ - 1)
+    return Layout(wide, high, top, top + tall, lanes, pitch, count, first, nodes)
 
 
 def table(rows: IterationRows) -> Table:
-    """One row a trip, or a turn of several, of those that one can go to."""
-    columns = ("trips", "from µs", "time µs", "bricks", "operators that ran")
+    """One row an iteration, or several unrolled ones, of those that one can go to."""
+    columns = ("iterations", "from µs", "time µs", "tasks", "operators that ran")
     found = tuple(
         (s.name, s.begin_us, s.us, s.bricks, ", ".join(sorted(s.ran))) for s in rows.shown
     )
-    return Table(columns, found[:MOST_ROWS], (), caption(rows))
+    return Table(columns, found[:MOST_ROWS], (), caption(rows), see(rows))
 
 
 def caption(rows: IterationRows) -> str:
-    """How many trips, and how long they took."""
+    """How many iterations, and how long they took."""
     times = rows.times_us
     told = f", times of the first {len(times):,}" if len(times) * rows.turn < rows.trips else ""
     middle, low, high = (time_text(f(times)) for f in (np.median, np.min, np.max))
     return (
-        f"{rows.loop}: {count_text(rows.trips, 'trip')}{told}; a {rows.unit} took {middle} in the "
-        f"median, {low} to {high}, measured on {rows.device}"
+        f"{rows.loop}: {count_text(rows.trips, 'iteration')}{told}; {rows.unit} took {middle} in "
+        f"the median, {low} to {high}, measured on {rows.device}"
     )
 
 
-def figure(rows: IterationRows) -> Svg:
-    """Above, the time of every trip; then the bricks of one, and the uTasks that ran in it."""
-    head, rest = caption(rows).split("; ", 1)
-    lanes = min(rows.walls.lanes, MOST_LANES)
-    bottom = LANES + lanes * PITCH
-    first = bottom + 62
+def figure(rows: IterationRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
+    """Above, the time of every iteration; then the tasks of one, and the uTasks that ran in it."""
+    wide, high = size
+    at = layout_of(rows, wide, high)
     widest = WIDER * float(np.median(rows.times_us)) or 1.0
-    nodes = rows.nodes[:MOST_NODES]
-    marks = [
-        '<g data-scrub="trips" data-first="0"></g>',
-        label(LEFT, 20, fit(head, RIGHT - LEFT), "i w", title=head),
-        label(LEFT, 36, fit(rest, RIGHT - LEFT), "q", title=rest),
-        *_all(rows),
-        *_axis(lanes, rows, widest, bottom),
-    ]
+    nodes = rows.nodes[: at.nodes]
+    marks = ['<g data-scrub="iterations" data-first="0"></g>', *_all(rows, at)]
+    marks += _axis(rows, at, widest)
     for n, shown in enumerate(rows.shown):
-        parts = [*_place(rows, shown), *_bricks(rows, shown, widest)]
+        parts = [*_place(rows, at, shown), *_bricks(rows, at, shown, widest)]
         for i, node in enumerate(nodes):
             if node.below & shown.ran:
-                parts.append(rect(LEFT, first + NODE * i, 470, NODE - 2, "var(--soft)"))
+                y = at.first + NODE * i
+                parts.append(rect(0, y - 15, wide, NODE - 2, "var(--soft)"))
         hidden = "" if n == 0 else ' visibility="hidden"'
         group = f'<g class="only"{hidden}>{"".join(parts)}</g>'
         span = (shown.begin_us, shown.begin_us + shown.us)
-        body = _ground(rows, n) + group
+        body = _ground(rows, at, n) + group
         marks.append(stepped(body, n, _said(rows, shown), shown.name, span))
-    marks.append(label(LEFT, first - 10, "uTasks of the loop", "i w"))
-    marks.append(label(LEFT + 108, first - 10, "lit: ran in this trip", "q"))
+    marks.append(label(0, at.first - 22, "uTasks of the loop", "big"))
+    name = text_width("uTasks of the loop", 16) * BOLD + 8
+    marks.append(label(name, at.first - 22, "lit: ran in this iteration", "q"))
     for i, node in enumerate(nodes):
-        marks += _node(rows, node, first + NODE * i)
-    y = first + NODE * len(nodes)
+        marks += _node(rows, node, at.first + NODE * i, wide)
     if len(rows.nodes) > len(nodes):
-        marks.append(label(LEFT, y + 14, f"… and {len(rows.nodes) - len(nodes)} more", "q"))
-        y += NODE
-    return Svg(WIDTH, y + 12, "".join(marks), f"Iterations. {caption(rows)}")
+        rest = f"and {len(rows.nodes) - len(nodes)} more, in the table"
+        marks.append(label(0, at.first + NODE * len(nodes), rest, "q"))
+    return Svg(wide, high, "".join(marks), f"Iterations. {caption(rows)}", px=PX)
 
 
-def _x(rows: IterationRows, at: float) -> float:
-    """Of a trip among all."""
-    return X0 + (at + 0.5) / len(rows.times_us) * (RIGHT - X0)
+def _x(rows: IterationRows, at: Layout, place: float) -> float:
+    """Of an iteration among all."""
+    return AXIS + (place + 0.5) / len(rows.times_us) * (at.right - AXIS)
 
 
 def _high(rows: IterationRows) -> float:
-    """The time at the top: of few slow trips the bars are cut."""
+    """The time at the top: of few slow iterations the bars are cut."""
     return float(min(np.max(rows.times_us), 3 * np.median(rows.times_us))) or 1.0
 
 
-def _all(rows: IterationRows) -> Iterator[str]:
-    """The time of every trip; where there are more than pixels, the slowest of each pixel."""
-    high, times = _high(rows), rows.times_us
+def _all(rows: IterationRows, at: Layout) -> Iterator[str]:
+    """The time of every iteration; where there are more than pixels, the slowest of each pixel."""
+    high, times, tall = _high(rows), rows.times_us, at.floor - at.top
     columns = np.array_split(times, min(len(times), MOST_TIMES))
-    wide = (RIGHT - X0) / len(columns)
-    yield label(LEFT, TOP - 12, f"time of each {rows.unit}", "i w")
-    for part in (0.0, 0.5, 1.0):
-        y = FLOOR - part * (FLOOR - TOP)
-        yield path(f"M{X0} {y:g}H{RIGHT}", "var(--line)")
-        yield label(X0 - 8, y + 4, time_text(part * high) if part else "0", "q", anchor="end")
+    wide = (at.right - AXIS) / len(columns)
+    yield label(0, 16, f"Time of each {rows.unit}".replace("each 1 ", "each "), "big")
+    for part in (0.0, 1.0):
+        y = at.floor - part * tall
+        yield path(f"M{AXIS} {y:g}H{at.right:g}", "var(--line2)")
+        text = time_text(part * high) if part else "0"
+        yield label(AXIS - 8, y + 4.5, text, "i", anchor="end")
     d = []
     for i, column in enumerate(columns):
-        tall = min(float(np.max(column)) / high, 1.0) * (FLOOR - TOP)
+        up = min(float(np.max(column)) / high, 1.0) * tall
         gap = 0.5 if wide > 3 else 0.0
-        d.append(f"M{X0 + i * wide + gap:.1f} {FLOOR}v{-tall:.1f}h{wide - 2 * gap:.1f}v{tall:.1f}z")
-    yield f'<path d="{"".join(d)}" fill="var(--t2)"/>'
-    yield path(f"M{X0} {FLOOR}H{RIGHT}", "var(--ink2)")
-    yield label(X0 + 10, FLOOR + 16, "trip 1", "q")
-    yield label(RIGHT, FLOOR + 16, f"trip {int(rows.trips):,}", "q", anchor="end")
+        d.append(
+            f"M{AXIS + i * wide + gap:.1f} {at.floor:.1f}v{-up:.1f}h{wide - 2 * gap:.1f}v{up:.1f}z"
+        )
+    yield lit_by(f'<path d="{"".join(d)}" fill="var(--ink2)"/>', "all")
+    yield path(f"M{AXIS} {at.floor:.1f}H{at.right:g}", "var(--ink2)")
+    yield label(AXIS, at.floor + 24, "1", "i")
+    yield label(at.right, at.floor + 24, f"{int(rows.trips):,}", "i", anchor="end")
+    yield label((AXIS + at.right) / 2, at.floor + 24, "iteration", "q", anchor="middle")
 
 
-def _place(rows: IterationRows, shown: Shown) -> Iterator[str]:
-    """Where the trip is among all."""
-    x = _x(rows, shown.at)
-    yield path(f"M{x:.1f} {TOP - 4}V{FLOOR}", "var(--accent)", 'stroke-width="1.6"')
-    yield f'<path d="M{x - 4:.1f} {FLOOR + 8:g}h8l-4 -6z" fill="var(--accent)"/>'
-    said = f"{shown.name}, at {time_text(shown.begin_us)}: {time_text(shown.us)}"
-    yield label(LEFT, LANES - 12, said, "i w")
+def _place(rows: IterationRows, at: Layout, shown: Shown) -> Iterator[str]:
+    """Where the iteration is among all."""
+    x = _x(rows, at, shown.at)
+    yield path(f"M{x:.1f} {at.top - 4:g}V{at.floor:.1f}", "var(--accent)", 'stroke-width="2"')
+    yield f'<path d="M{x - 5:.1f} {at.floor + 9:g}h10l-5 -8z" fill="var(--accent)"/>'
+    name = shown.name[:1].upper() + shown.name[1:]
+    yield label(0, at.lanes - 12, name, "big")
+    said = f"{time_text(shown.us)}, from {time_text(shown.begin_us)} on"
+    yield label(text_width(name, 16) * BOLD + 8, at.lanes - 12, said, "i")
 
 
-def _ground(rows: IterationRows, n: int) -> str:
-    """Room to point at a trip."""
-    at = [s.at for s in rows.shown]
-    left = X0 if n == 0 else (_x(rows, at[n - 1]) + _x(rows, at[n])) / 2
-    right = RIGHT if n + 1 == len(at) else (_x(rows, at[n]) + _x(rows, at[n + 1])) / 2
-    return rect(left, TOP - 4, right - left, FLOOR - TOP + 4, "transparent")
+def _ground(rows: IterationRows, at: Layout, n: int) -> str:
+    """Room to point at an iteration."""
+    places = [s.at for s in rows.shown]
+    left = AXIS if n == 0 else (_x(rows, at, places[n - 1]) + _x(rows, at, places[n])) / 2
+    last = n + 1 == len(places)
+    right = at.right if last else (_x(rows, at, places[n]) + _x(rows, at, places[n + 1])) / 2
+    return rect(left, at.top - 4, right - left, at.floor - at.top + 4, "transparent")
 
 
-def _axis(lanes: int, rows: IterationRows, widest: float, bottom: float) -> Iterator[str]:
-    """The lanes, units first, and the time from the beginning of the trip."""
-    for lane in range(lanes):
-        y = LANES + lane * PITCH
-        yield rect(X0, y, RIGHT - X0, HIGH, "var(--app)")
-        yield label(LEFT, y + 14, rows.walls.lane_name(lane), "mono i")
+def _axis(rows: IterationRows, at: Layout, widest: float) -> Iterator[str]:
+    """The lanes, cores first, and the time from the beginning of the iteration."""
+    for lane in range(at.count):
+        y = at.lanes + lane * at.pitch
+        yield rect(AXIS, y, at.right - AXIS, at.pitch - 4, "var(--app)")
+        name = f"core {lane}" if lane < rows.walls.units else "host"
+        yield label(0, y + at.pitch / 2 + 2.5, name, "i")
+    ends = -1.0
     for part in range(5):
-        x = X0 + part / 4 * (RIGHT - X0)
-        yield path(f"M{x:.1f} {LANES}V{bottom}", "var(--line)")
-        anchor = "end" if part == 4 else "middle" if part else ""
-        text = time_text(part / 4 * widest) if part else "0"
-        yield label(x, bottom + 14, text, "q", anchor=anchor)
-    yield label(LEFT, bottom + 14, "of the trip", "q")
-    told = "filled: a brick, measured; hatched: idle, by its cause"
-    yield label(X0, bottom + 28, told, "q")
+        x, text = AXIS + part / 4 * (at.right - AXIS), time_text(part / 4 * widest) if part else "0"
+        wide = text_width(text, PX)
+        left = min(max(AXIS, x - wide / 2), at.right - wide)
+        if left < ends + 12:
+            continue
+        yield path(f"M{x:.1f} {at.bottom:g}v5", "var(--edge)")
+        yield label(left, at.bottom + 20, text, "i")
+        ends = left + wide
+    told = "time in the iteration; filled: a task, measured; hatched: idle, by its cause"
+    if text_width(told, PX) > at.wide - AXIS:
+        told = "filled: a task, measured; hatched: idle"
+    yield label(AXIS, at.bottom + 37, told, "q")
 
 
-def _bricks(rows: IterationRows, shown: Shown, widest: float) -> Iterator[str]:
-    """The bricks of a trip: filled, they were measured; what is later than there is room is cut."""
-    scale = (RIGHT - X0) / widest
+def _bricks(rows: IterationRows, at: Layout, shown: Shown, widest: float) -> Iterator[str]:
+    """The tasks of an iteration: filled, they were measured; what is later than there is room is
+    cut.
+    """
+    scale, tall = (at.right - AXIS) / widest, at.pitch - 4
     for g in shown.idle:
         wide = (min(g.end_us, widest) - g.start_us) * scale
-        if g.lane >= MOST_LANES or wide < NAMED / 12:
+        if g.lane >= at.count or wide < NAMED / 12:
             continue
-        x, y, name = X0 + g.start_us * scale, LANES + g.lane * PITCH, NAMES[g.cause]
+        x, y, name = AXIS + g.start_us * scale, at.lanes + g.lane * at.pitch, NAMES[g.cause]
         said = f"idle, {name}: {g.end_us - g.start_us:.2f} µs"
-        yield rect(x, y, wide, HIGH, f"url(#p-g-{g.cause})", title=said)
-        if text_width(name) + 10 < wide:
-            room = text_width(name) + 6
-            yield rect(x + (wide - room) / 2, y + 4, room, 13, "var(--app)")
-            yield label(x + wide / 2, y + 14, name, anchor="middle")
+        yield rect(x, y, wide, tall, f"url(#p-g-{g.cause})", title=said)
+        room = text_width(name, PX) + 8
+        if room + 4 < wide:
+            yield rect(x + (wide - room) / 2, y + 1, room, tall - 2, "var(--app)")
+            yield label(x + wide / 2, y + tall / 2 + 4.5, name, anchor="middle")
     for b in shown.laid:
-        if b.lane >= MOST_LANES or b.start_us >= widest:
+        if b.lane >= at.count or b.start_us >= widest:
             continue
         call = rows.walls.calls[b.call]
-        wide = max(2.0, (min(b.end_us, widest) - b.start_us) * scale)
-        y = LANES + b.lane * PITCH
+        left = AXIS + b.start_us * scale
+        wide = min(max(2.0, (min(b.end_us, widest) - b.start_us) * scale), at.right - left)
+        y = at.lanes + b.lane * at.pitch
         said = f"{call.name} ({call.family}): {b.end_us - b.start_us:.2f} µs"
         edge = 'stroke="var(--pane)"' if wide > 5 else ""
         token = family_token(call.family)
         fill = f"url(#p-{token})" if wide > 5 else f"var(--{token})"
-        yield rect(X0 + b.start_us * scale, y, wide, HIGH, fill, edge, title=said, ops=call.ops)
+        yield rect(left, y, wide, tall, fill, edge, title=said, ops=call.ops)
     if shown.us > widest:
-        end = LANES + min(rows.walls.lanes, MOST_LANES) * PITCH
-        yield label(RIGHT, end + 28, f"cut: it took {time_text(shown.us)}", "i", anchor="end")
+        text = f"cut: it took {time_text(shown.us)}"
+        room = text_width(text, PX) + 8
+        y = at.lanes - 24
+        yield rect(at.right - room, y, room, 17, "var(--pane)")
+        yield label(at.right, y + 12, text, "i", anchor="end")
 
 
-def _node(rows: IterationRows, node: Node, y: float) -> Iterator[str]:
-    x = LEFT + 8 + 18 * node.depth
-    style = "i" if node.kind == "operator" else "i w"
-    yield label(x, y + 13, fit(node.name, 400 - x), style, ops=node.ops)
-    if node.kind != "operator":
-        yield label(474, y + 13, node.kind, "q", anchor="end")
-    of = f"of {len(rows.times_us):,} {'trips' if rows.turn == 1 else 'turns'}"
-    share = node.turns / len(rows.times_us)
-    yield rect(496, y + 4, 80, 9, "transparent", 'stroke="var(--edge)"')
-    yield rect(496, y + 4, 80 * share, 9, "var(--t2)")
-    yield label(586, y + 13, f"ran in {node.turns:,} {of}")
+def _node(rows: IterationRows, node: Node, y: float, wide: float) -> Iterator[str]:
+    """A uTask, and in how many iterations it ran."""
+    x, all_ = 16.0 * node.depth + 4, len(rows.times_us)
+    style = "i" if node.kind == "operator" else "w i"
+    parts = "iterations" if rows.turn == 1 else "unrolled parts"
+    told = f"{node.turns:,} of {all_:,}" + (f" {parts}" if wide >= 640 else "")
+    room = text_width(told, PX) + 4
+    bar = 96.0 if wide >= 640 else 0.0
+    kind = "" if node.kind in ("operator", "sequence") else node.kind
+    names = wide - x - room - bar - text_width(kind, PX) - 40
+    name = fit(node.name, names / BOLD, PX)
+    marks = label(x, y, name, style, ops=node.ops, title=node.name)
+    if kind and kind not in name:
+        marks += label(x + text_width(name, PX) * BOLD + 10, y, kind, "q")
+    if bar:
+        left = wide - room - bar - 8
+        marks += rect(left, y - 10, bar, 9, "none", 'stroke="var(--edge)"')
+        marks += rect(left, y - 10, bar * node.turns / all_, 9, "var(--ink2)")
+    marks += label(wide - 4, y, told, "i", anchor="end")
+    yield lit_by(marks, f"uTask k:{node.kind}")
+
+
+def see(rows: IterationRows) -> tuple[Sentence, ...]:
+    """How many iterations and how long, the slowest, and what ran in some of them alone."""
+    times = rows.times_us
+    count = Mark(count_text(rows.trips, "iteration"), "all")
+    middle = time_text(float(np.median(times)))
+    each = "each" if rows.turn == 1 else f"for each {rows.turn}, unrolled,"
+    found: list[Sentence] = [(count, f" took {middle} {each} in the median.")]
+    slow = int(np.argmax(times))
+    first = 1 + slow * rows.turn
+    told = f"The slowest began with number {first:,} and took "
+    found.append((told, Mark(time_text(float(times[slow])), "all"), "."))
+    some = [n for n in rows.nodes if 0 < n.turns < len(times) and n.kind == "operator"]
+    if some:
+        node = min(some, key=lambda n: n.turns)
+        often = Mark(f"{node.turns:,} of {len(times):,}", "uTask k:operator")
+        found.append((f"{node.name.rsplit('/', 1)[-1]} ran in ", often, "."))
+    return tuple(found)
 
 
 def _said(rows: IterationRows, shown: Shown) -> str:
@@ -202,7 +283,7 @@ def _loop(s: OnShow) -> str:
     known = loops(s.walls.measured)
     if s.view.loop and s.view.loop not in known:
         told = ", ".join(known) or "none"
-        raise BadOption(f"no loop {s.view.loop[:40]!r} made a trip", expected=told)
+        raise BadOption(f"no loop {s.view.loop[:40]!r} made an iteration", expected=told)
     return s.view.loop or (known[0] if known else "")
 
 
@@ -220,18 +301,20 @@ TRIPS = Family("trips", _controls)
 def _draw(s: OnShow, op: str) -> Drawn:
     measured, tree, loop = s.walls.measured, s.now.compiled.program.decisions.tasks, _loop(s)
     if measured is None or tree is None or not loop:
-        words = "No loop made a trip in a measured run. Give inputs with which one does."
-        drawing = Svg(WIDTH, 40, label(LEFT, 24, words, "i"), words)
+        words = "No loop made an iteration in a measured run. Give inputs with which one does."
+        lines = wrapped(words, s.view.size[0] - 16, PX)
+        marks = [label(8, 24 + 20 * n, line, "i") for n, line in enumerate(lines)]
+        drawing = Svg(*s.view.size, "".join(marks), words, px=PX)
         return (), drawing, Table(("loop",), (("none",),), ((),), words)
     rows = data(measured, tree, loop)
-    return rows, figure(rows), table(rows)
+    return rows, figure(rows, s.view.size), table(rows)
 
 
 PICTURE = Picture(
     name="iterations",
     title="Iterations",
-    words="The trips of a loop in the measured run, one by one: its bricks, and which uTasks ran; "
-    "the wall follows.",
+    words="The iterations of a loop in the measured run, one by one: its tasks, and which uTasks "
+    "ran; the wall follows.",
     stage=Stage.TASKED,
     family=TRIPS,
     draw=_draw,
