@@ -33,7 +33,6 @@ CHARTS = {
     "waves": "ROLLED",
     "roofline": "ROLLED",
     "search": "ROLLED",
-    "policies": "RAMMED",
     "rtasks": "RAMMED",
     "errors": "RAMMED",
     "memory": "PLANNED",

@@ -16,7 +16,9 @@ from explorer.errors import BadOption, NoSuchDevice
 from explorer.rammer import POLICIES
 from explorer.rammer.moved_by_hand import ByHand
 from explorer.tuning.compare_policies import compare_policies
+from tests.widgets.drawn_geometry import SIZES, problems
 from tests.widgets.of_family import of_family
+from widgets.draw.see import sentence_text
 from widgets.model.on_show import View
 from widgets.rammer import view as rammer_view
 from widgets.rooms import gallery
@@ -59,13 +61,13 @@ def both(session: Session, room: str, **view: Any) -> tuple[str, Any]:
 
 
 def test_every_policy_has_a_row_and_the_chosen_one_is_named(session: Session) -> None:
-    text, table = both(session, "policies")
+    text, table = both(session, "policies", units=2)
     assert [row[0] for row in table.rows] == list(POLICIES)
-    found = rammer_view.rammed(seen(session))
+    found = rammer_view.rammed(seen(session, units=2))
     times = {s.policy: s.wall.total_us for s in found.sides}
     assert dict((r[0], r[1]) for r in table.rows) == {n: round(t, 2) for n, t in times.items()}
-    assert table.caption.startswith("wavefront on 2 units of this-cpu, planned: ")
-    assert all(f">{name}<" in text for name in POLICIES)
+    assert table.caption.startswith("wavefront on 2 cores of this-cpu, predicted: ")
+    assert all(f"policy:{name}" in text for name in POLICIES)
 
 
 def test_a_wave_shows_both_sides_of_the_accept_rule(session: Session) -> None:
@@ -77,14 +79,14 @@ def test_a_wave_shows_both_sides_of_the_accept_rule(session: Session) -> None:
         assert row[2] == f"time(P1) {terms['joined']:,.2f} µs"
         assert row[3] == f"time(cur) + time(P2) {terms['apart']:,.2f} µs"
         assert row[1] == ("yes" if terms["joined"] <= terms["apart"] else "no")
-    assert "time(cur) + time(P2) = " in text
+    assert "apart: time(cur) + time(P2)" in text and 'data-k="gain"' in text
     _, other = both(session, "accept", policy="op-by-op")
     assert other.rows
 
 
 def test_two_layers_have_one_axis_and_areas_that_add_up(session: Session) -> None:
-    _, table = both(session, "layers", policy="critical-path")
-    found = rammer_view.rammed(seen(session, policy="critical-path"))
+    _, table = both(session, "layers", policy="critical-path", units=2)
+    found = rammer_view.rammed(seen(session, policy="critical-path", units=2))
     assert found.chosen.policy == "critical-path" and found.baseline.policy == "op-by-op"
     for column, s in ((1, found.chosen), (2, found.baseline)):
         assert table.rows[-1][column] == pytest.approx(s.wall.units * s.wall.total_us, rel=0.01)
@@ -122,11 +124,41 @@ def test_units_bricks_and_rkernels_are_knobs(session: Session) -> None:
 
 def test_a_data_sheet_is_simulated_and_says_so() -> None:
     session = Session(explorer.compile(explorer.load(small), options=UNITS, until="PLANNED"))
-    text, table = both(session, "layers", device="v100")
-    assert "v100" in table.caption and "simulated on a data sheet" in table.caption
+    _, table = both(session, "layers", device="v100")
+    assert "v100" in table.caption and "predicted from a data sheet" in table.caption
     told = session.answer("picture", {"room": "policies", "device": "v100"})["controls"]
-    assert told["note"] == "a data sheet: simulated" and told["action"] == []
-    assert "u0" in text
+    assert told["note"] == "a data sheet: predicted" and told["action"] == []
+    assert "80 SMs" in table.caption
+
+
+def test_policies_open_on_a_machine_where_they_differ() -> None:
+    c = explorer.compile("tests/data/tiny_bert.onnx", options=UNITS, until="planned")
+    session = Session(c)
+    here = rammer_view.rammed(seen(session))
+    assert here.chosen.wall.units == 2 and here.spread < rammer_view.TELLING
+    for room in ("policies", "layers"):
+        found = gallery.named(room).draw(seen(session), "")
+        assert found[0].chosen.wall.units > 2 and found[0].spread >= rammer_view.TELLING
+        assert "On 2 cores of this machine policies hardly differ" in said(found[2])
+        controls = session.answer("picture", {"room": room})["controls"]["more"]
+        name, title, values, at = controls[1]
+        assert (name, title, values[at]) == ("units", "cores", found[0].chosen.wall.units)
+        asked = gallery.named(room).draw(seen(session, units=2), "")
+        assert asked[0].chosen.wall.units == 2 and "hardly differ" not in said(asked[2])
+
+
+def said(table: Any) -> str:
+    return " ".join(map(sentence_text, table.see))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("room", ["policies", "layers", "accept"])
+def test_walls_and_rules_can_be_read(session: Session, room: str, size: tuple[int, int]) -> None:
+    for units in (2, 64):
+        view = seen(session, units=units, width=size[0], height=size[1])
+        _, figure, table = gallery.named(room).draw(view, "")
+        assert figure is not None and (figure.width, figure.height) == size
+        assert problems(figure) == [] and table.see
 
 
 def test_what_there_is_not_is_refused(session: Session) -> None:

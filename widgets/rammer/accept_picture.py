@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import isclose
 
 from explorer.ir.stage import Stage
 from explorer.rammer.model import Weighed
-from widgets.draw.svg import Svg, fit, label, path, rect, wrapped
-from widgets.draw.table import Table, time_text
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import NARROW, PX, cut_to, tick, wide
+from widgets.draw.svg import Svg, label, path, rect
+from widgets.draw.table import Table, count_text, time_text
 from widgets.model.picture import Picture
 from widgets.rammer.view import WALLS, Rammed, of_walls
 
-WIDTH, LEFT, BAR, WHY, ROW = 780.0, 140.0, 170.0, 500.0, 36.0
-BOLD = 1.08  # how much wider bold letters are
-MOST = 40  # waves that are drawn; the table has all
+ROW, NARROW_ROW, HEAD, FOOT = 38.0, 56.0, 30.0, 30.0
 RULE = "time(P1) ≤ time(cur) + time(P2)"
 
 
@@ -24,19 +25,42 @@ def caption(found: Rammed) -> str:
     launches = found.chosen.account.launches
     rule = f", a wave joins where {RULE}" if found.chosen.policy.startswith("wavefront") else ""
     return (
-        f"{found.chosen.policy} on {found.device}: {len(weighed)} choices weighed, {taken} taken, "
-        f"{launches} rProgram{'s' * (launches != 1)}{rule}"
+        f"{found.chosen.policy} on {found.device}: {count_text(len(weighed), 'choice')} weighed, "
+        f"{taken} taken, {count_text(launches, 'rProgram')}{rule}"
     )
+
+
+def see(found: Rammed) -> tuple[Sentence, ...]:
+    """The sentences: how many waves join, what that saves, and the rule."""
+    shown = _shown(found)
+    if not shown:
+        return ((f"The policy {found.chosen.policy} compares nothing with two times.",),)
+    taken = [c for c in shown if not c.refused]
+    what = "wave" if all("joined" in dict(c.terms) for c in shown) else "choice"
+    told: list[Sentence] = [
+        (Mark(f"{len(taken)} of {count_text(len(shown), what)}", "taken"),
+         " join the program before." if what == "wave" else " are taken."),
+        ("That saves ", Mark(_gain_text(sum(map(_gain, taken))), "gain"), ", predicted."),
+    ]  # fmt: skip
+    if what == "wave":
+        told.append((f"A wave joins where {RULE}.",))
+    return tuple(told)
 
 
 def table(found: Rammed) -> Table:
     """One row a choice, with both times; a policy that weighs nothing has its launches."""
-    rows = [(*_said(c), *_times(c), c.refused) for c in found.chosen.weighed]
+    rows: list[tuple[str, ...]] = []
+    rows += [(*_said(c), *_times(c), c.refused) for c in found.chosen.weighed]
     if not rows:
         launches = found.chosen.account.launches
         rows = [(f"{found.chosen.policy} weighs nothing", "", f"{launches} rPrograms", "", "", "")]
+    for weight, chosen, candidates in found.decided:
+        costs = [f"{c.label} {c.refused or time_text(c.cost_us)}" for c in candidates[:2]]
+        rows.append((f"products by {weight}", chosen, *(*costs, "", "")[:2], "", ""))
+    if found.order:
+        rows.append(("order of the bindings", found.order, "", "", "", ""))
     columns = ("choice", "taken", "one way", "other way", "difference", "why not")
-    return Table(columns, tuple(rows), (), caption(found))
+    return Table(columns, tuple(rows), (), caption(found), see(found))
 
 
 def _said(c: Weighed) -> tuple[str, str]:
@@ -56,59 +80,107 @@ def _words(name: str) -> str:
     return {"joined": "time(P1)", "apart": "time(cur) + time(P2)"}.get(name, name)
 
 
-def figure(found: Rammed) -> Svg:
-    """Two bars a choice; the one that was taken is filled."""
-    marks = [label(12, 20, fit(caption(found), WIDTH - 24), "i w", title=caption(found))]
-    shown = [c for c in found.chosen.weighed if len(c.terms) >= 2][:MOST]
-    longest = max((us for c in shown for _, us in c.terms[:2]), default=0.0) or 1.0
-    y = 36.0
+def _shown(found: Rammed) -> list[Weighed]:
+    return [c for c in found.chosen.weighed if len(c.terms) >= 2]
+
+
+def _gain(c: Weighed) -> float:
+    """What the first way saves over the second, in microseconds; 0 where rounding alone differs."""
+    (_, one), (_, other) = c.terms[:2]
+    return 0.0 if isclose(one, other) else other - one
+
+
+def _gain_text(us: float) -> str:
+    return f"{abs(us):.2f} µs" if us else "none"
+
+
+def figure(found: Rammed, size: tuple[int, int], selected: str = "") -> Svg:
+    """Two bars a choice, before and after, then whether it was taken and what that gains."""
+    width, height = size
+    shown, narrow = _shown(found), width < NARROW
+    step = NARROW_ROW if narrow else ROW
+    most = max(1, int((height - HEAD - FOOT) / step))
+    rows, total = shown[:most], max((us for c in shown for _, us in c.terms[:2]), default=0.0)
+    gains = max((abs(_gain(c)) for c in shown), default=0.0) or 1.0
+    at = _Columns(shown, width, narrow=narrow)
+    marks = list(_head(shown, at))
+    for n, c in enumerate(rows):
+        marks += _row(c, HEAD + n * step, at, total or 1.0, gains)
     if not shown:
-        marks.append(label(12, y + 8, "This policy compares nothing with two times.", "q"))
-    for c in shown:
-        marks += _row(c, y, BAR / longest)
-        y += ROW
-    rest = len(found.chosen.weighed) - len(shown)
+        said = f"The policy {found.chosen.policy} compares nothing with two times."
+        marks.append(label(0, 20, cut_to(said, width), "i", title=said))
+    marks += _legend(shown, len(rows), size)
+    return Svg(width, height, "".join(marks), f"Accept rule: {caption(found)}", selected, PX)
+
+
+class _Columns:
+    """Where labels, bars, marks and gains stand."""
+
+    def __init__(self, shown: Sequence[Weighed], width: int, *, narrow: bool) -> None:
+        self.narrow, self.width = narrow, width
+        self.name = 0.0 if narrow else min(150.0, max([60.0, *(wide(c.label) + 16 for c in shown)]))
+        self.gain = width - (116.0 if narrow else max(190.0, width * 0.26))
+        self.mark = self.gain - 22
+        self.bar = max(20.0, self.mark - 22 - self.name - 66)  # behind a bar stands its time
+
+
+def _head(shown: Sequence[Weighed], at: _Columns) -> Iterator[str]:
+    if not shown:
+        return
+    yield label(at.name, 14, "makespan, predicted")
+    yield label(at.gain, 14, "gain")
+
+
+def _row(c: Weighed, y: float, at: _Columns, total: float, most: float) -> Iterator[str]:
+    """One choice: before above, after below."""
+    top = y + 20 if at.narrow else y
+    name = label(at.name if at.narrow else 0, y + (14 if at.narrow else 20), c.label, "i w")
+    body = name
+    for n, (what, us) in enumerate(reversed(c.terms[:2])):
+        at_y = top + 16 * n
+        after = n == 1
+        said = f"{_words(what)}: {us:,.2f} µs"
+        w = max(1.0, at.bar * us / total)
+        ink = "var(--ink2)" if after else "none"
+        body += rect(at.name, at_y + 1, w, 12, ink, 'stroke="var(--ink2)"', title=said)
+        body += label(at.name + w + 6, at_y + 12, f"{us:,.2f}", "i" if after else "", title=said)
+    taken = not c.refused
+    yield lit_by(body, f"{'taken' if taken else 'refused'}")
+    yield lit_by(tick(at.mark, top + 15, good=taken), "taken" if taken else "refused")
+    yield lit_by("".join(_gain_bar(c, top + 8, at, most)), "gain" if taken else "refused")
+    foot = y + (NARROW_ROW if at.narrow else ROW) - 4
+    yield path(f"M0 {foot:g}H{at.width:g}", "var(--line)")
+
+
+def _gain_bar(c: Weighed, y: float, at: _Columns, most: float) -> Iterator[str]:
+    """What joining gains, on a scale of its own; outlined where it would cost as much."""
+    gain = _gain(c)
+    words = f"{'costs ' if gain < 0 else ''}{_gain_text(gain)}"
+    room = at.width - at.gain - wide(words) - 12
+    w, good = room * abs(gain) / most, gain >= 0
+    edge = 'stroke="var(--ink2)"' if good else 'stroke="var(--bad)"'
+    yield rect(at.gain, y, w, 14, "var(--ink2)" if good else "none", edge, title=c.refused or words)
+    yield label(at.gain + w + 6, y + 12, words, "i" if good else "bad", title=c.refused or words)
+
+
+def _legend(shown: Sequence[Weighed], drawn: int, size: tuple[int, int]) -> Iterator[str]:
+    if not shown:
+        return
+    y, x = size[1] - 9.0, 0.0
+    rest = f"{count_text(len(shown) - drawn, 'more')}" if len(shown) > drawn else ""
+    room = size[0] - (wide(rest) + 14 if rest else 0)
+    first, second = (_words(name) for name, _ in shown[0].terms[:2])
+    joined = "joined" in dict(shown[0].terms)
+    names = (("apart: " if joined else "") + second, ("joined: " if joined else "") + first)
+    for n, words in enumerate(names):
+        if x + 30 + wide(words) > room:
+            break
+        ink = "var(--ink2)" if n else "none"
+        yield rect(x + 1, y - 11, 22, 12, ink, 'stroke="var(--ink2)"') + label(x + 30, y, words)
+        x += 52 + wide(words)
     if rest:
-        marks.append(label(12, y + 12, f"and {rest} more, in the table", "q"))
-        y += 18
-    marks += _decided(found, y + 10)
-    y += 10 + 34 * (len(found.decided[:3]) + bool(found.order))
-    return Svg(WIDTH, y + 14, "".join(marks), f"Accept rule: {caption(found)}")
-
-
-def _row(c: Weighed, y: float, scale: float) -> Iterator[str]:
-    yield label(12, y + 12, fit(c.label, LEFT - 24), "i", title=c.label)
-    for n, (name, us) in enumerate(c.terms[:2]):
-        taken = bool(c.refused) == bool(n)
-        at = y + 14 * n
-        fill = "var(--t2)" if taken else "none"
-        yield rect(LEFT, at, max(1.0, us * scale), 11, fill, 'stroke="var(--ink2)"')
-        words = f"{_words(name)} = {time_text(us)}"
-        yield label(LEFT + us * scale + 6, at + 10, words, "i" if taken else "")
-    less = abs(c.terms[0][1] - c.terms[1][1])
-    said = f"apart: {c.refused}" if c.refused else f"joined: {less:.2f} µs less"
-    if "joined" not in dict(c.terms):
-        said = c.refused or f"taken: {less:.2f} µs less"
-    room = (WIDTH - WHY - 12) / (BOLD if c.refused else 1)
-    lines = wrapped(said, room)
-    if len(lines) > 2:
-        lines = [lines[0], fit(" ".join(lines[1:]), room)]
-    for n, line in enumerate(lines):
-        at = y + (12 if len(lines) == 1 else 10 + 14 * n)
-        yield label(WHY, at, line, "bad" if c.refused else "q", title=said)
-    yield path(f"M12 {y + ROW - 6:g}H{WIDTH - 12:g}", "var(--line)")
-
-
-def _decided(found: Rammed, y: float) -> Iterator[str]:
-    """The named transforms before Rammer: products done together over time, the order taken."""
-    if found.order:
-        yield label(12, y + 12, f"bindings run {found.order}", "i")
-        y += 34
-    for weight, chosen, candidates in found.decided[:3]:
-        costs = ", ".join(f"{c.label}: {c.refused or time_text(c.cost_us)}" for c in candidates[:2])
-        said = f"products by {weight} are done {chosen}: {costs}"
-        yield label(12, y + 12, fit(said, WIDTH - 24), "i", title=said)
-        y += 34
+        rest = rest.removesuffix("s")
+        yield label(size[0], y, rest, anchor="end")
 
 
 PICTURE = Picture(

@@ -1,39 +1,55 @@
-"""Rammer's wall over that of two-layer scheduling, one operator at a time, on one axis."""
+"""Two-layer scheduling, one operator at a time, over Rammer's wall, on one axis."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from explorer.ir.stage import Stage
 from explorer.tuning.compare_policies import PolicyWall
-from widgets.draw.svg import Svg, fit, label, rect, text_width
-from widgets.draw.table import Table, time_text
-from widgets.model.brick_wall import WallRows
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import NARROW, PX, pipe, wide
+from widgets.draw.svg import Svg, label, path, rect
+from widgets.draw.table import Table, count_text, time_text
+from widgets.draw.theme import family_token
+from widgets.model.brick_wall import NAMES, WallRows
 from widgets.model.picture import Picture
 from widgets.rammer.brick_wall_picture import (
     GUTTER,
-    INSIDE,
-    WIDTH,
-    axis,
-    cuts,
-    family_mark,
     gap_marks,
     lane_marks,
     shared_lanes,
+    tick_step,
     units_of,
 )
-from widgets.rammer.view import MOST_COUNTED, WALLS, Rammed, of_walls
+from widgets.rammer.policies_picture import why_more
+from widgets.rammer.view import WALLS_APART, Rammed, of_walls, rammed_apart
 
-HIGH = 190.0  # of one wall
 MOST_LANES = 60
+TITLE, AXIS, LEGEND = 28.0, 30.0, 26.0
 
 
 def caption(found: Rammed) -> str:
     """Both utilisations in one line."""
     one, base = found.chosen.account, found.baseline.account
     return (
-        f"{found.device}, {one.units} units, {found.kind}: {found.chosen.policy} "
-        f"{time_text(one.total_us)} with {one.busy:.1%} of units × time filled, two-layer "
-        f"{time_text(base.total_us)} with {base.busy:.1%}"
+        f"{found.device}, {found.units}, {found.kind}: {found.chosen.policy} "
+        f"{time_text(one.total_us)}, {one.busy:.1%} busy, op-by-op "
+        f"{time_text(base.total_us)}, {base.busy:.1%} busy"
     )
+
+
+def see(found: Rammed) -> tuple[Sentence, ...]:
+    """The sentences: both makespans and how busy they are, and why so many cores."""
+    one, base = found.chosen.account, found.baseline.account
+    ratio = base.total_us / one.total_us if one.total_us else 1.0
+    return (
+        (Mark(found.chosen.policy, "chosen"), f" takes {time_text(one.total_us)}, ",
+         Mark("op-by-op", "base"), f" {time_text(base.total_us)}: ",
+         Mark(f"{ratio:.2f}×", "diff"), "."),
+        ("The ", Mark(found.units, "lane"),
+         f" are {one.busy:.0%} busy instead of {base.busy:.0%}."),
+        *why_more(found),
+    )  # fmt: skip
 
 
 def table(found: Rammed) -> Table:
@@ -44,65 +60,122 @@ def table(found: Rammed) -> Table:
     one, other = areas
     rows = tuple((n, round(one.get(n, 0.0), 2), round(other.get(n, 0.0), 2)) for n in names)
     total = ("all", round(sum(one.values()), 2), round(sum(other.values()), 2))
-    columns = ("units × µs", found.chosen.policy, "two-layer")
-    return Table(columns, (*rows, total), (), caption(found))
+    columns = ("core × µs" if not found.gpu else "SM × µs", found.chosen.policy, "op-by-op")
+    return Table(columns, (*rows, total), (), caption(found), see(found))
 
 
-def figure(found: Rammed, selected: str = "") -> Svg:
-    """Two walls below each other."""
-    walls = [(s, found.rows(s)) for s in (found.chosen, found.baseline)]
+def figure(found: Rammed, size: tuple[int, int], selected: str = "") -> Svg:
+    """Op-by-op above, the chosen policy below; lines at the ends of both."""
+    width, height = size
+    walls = [(s, found.rows(s)) for s in (found.baseline, found.chosen)]
     total = max(rows.total_us for _, rows in walls) or 1.0
-    said = caption(found)
-    marks = [label(12, 18, fit(said, WIDTH - 20), "i w", title=said)]
-    y = 42.0
+    scale = (width - GUTTER - 60) / total
+    legend = list(_legend(found, [rows for _, rows in walls], height, width))
+    room = (height - AXIS - LEGEND * len(legend)) / 2 - TITLE
+    marks, y = list[str](), 0.0
+    spans = []
     for n, (side, rows) in enumerate(walls):
-        words = f"{side.policy}{' (two-layer)' * n}: {_words(found, side)}"
-        marks.append(label(GUTTER, y - 6, words, "i"))
-        lanes, step = _lanes(rows)
-        marks += _wall(rows, y, INSIDE / total, selected)
-        y += lanes * step + 32
-    marks += axis(y - 24, total)
-    x = float(GUTTER)
-    for family in sorted({c.family for c in found.calls}):
-        marks += family_mark(x, y + 6, family)
-        x += 30 + text_width(family)
-    return Svg(WIDTH, y + 28, "".join(marks), f"Two layers: {said}")
+        lanes = shared_lanes(rows.lanes, min(MOST_LANES, int(room / 3)))
+        step = min(40.0, room / lanes)
+        marks.append(label(0, y + 18, _words(found, side, width), "w i"))
+        body = _wall(rows, y + TITLE, lanes, step, scale, selected)
+        marks.append(lit_by("".join(body), "base lane" if n == 0 else "chosen lane"))
+        spans.append((rows.total_us * scale + GUTTER, y + TITLE, lanes * step))
+        y += TITLE + lanes * step + (8 if n == 0 else 0)
+    marks += _ends(walls[0][1].total_us, walls[1][1].total_us, spans)
+    marks += _axis(y + 4, total, scale, spans)
+    marks += [m for line in legend for m in line]
+    return Svg(width, height, "".join(marks), f"Versus op-by-op: {caption(found)}", selected, PX)
 
 
-def _words(found: Rammed, side: PolicyWall) -> str:
+def _words(found: Rammed, side: PolicyWall, width: int) -> str:
     a = side.account
-    barriers = f"{found.barriers(side)} barriers, " if a.units <= MOST_COUNTED else ""
-    return (
-        f"{time_text(a.total_us)}, {a.busy:.1%} filled, {a.launches} rPrograms, "
-        f"{barriers}{time_text(a.overhead_us)} launching"
-    )
+    name = "op-by-op (two layers)" if side is found.baseline else side.policy
+    launches = count_text(a.launches, "launch").replace("launchs", "launches")
+    more = f", {launches}" if width >= NARROW else ""
+    return f"{name}: {time_text(a.total_us)}, {a.busy:.0%} busy{more}"
 
 
-def _lanes(rows: WallRows) -> tuple[int, float]:
-    """How many there are, and how far apart."""
-    lanes = shared_lanes(rows.lanes, MOST_LANES)
-    return lanes, min(40.0, HIGH / lanes)
-
-
-def _wall(rows: WallRows, y: float, scale: float, selected: str) -> list[str]:
-    lanes, step = _lanes(rows)
-    high = max(1.0, step - (1 if step > 5 else 0))
-    marks = [rect(GUTTER, y, rows.total_us * scale, lanes * step, "var(--app)")]
-    for lane in range(0, lanes, max(1, round(14 / step))):
+def _wall(
+    rows: WallRows, y: float, lanes: int, step: float, scale: float, selected: str
+) -> Iterator[str]:
+    high = max(1.0, step - (2 if step > 8 else 1 if step > 5 else 0))
+    yield rect(GUTTER, y, rows.total_us * scale, lanes * step, "var(--app)")
+    every = max(1, round(20 / step))
+    for lane in range(0, lanes, every):
         first, last = units_of(lane, lanes, rows.lanes)
-        name = rows.lane_name(first, "u") if first == last else f"u{first}–{last}"
-        marks.append(label(12, y + lane * step + min(step, 14), name, "mono q"))
-    marks += gap_marks(rows, lanes, scale, y, high, step)
-    marks += lane_marks(rows, lanes, scale, y, high, step, selected, outlined=False)
-    marks += cuts(rows, scale, y - 2, y + lanes * step + 2)
-    return marks
+        word = "SM" if "u" in rows.lane_name(first, "u") and lanes < rows.lanes else "core"
+        name = f"{word} {first}" if first == last else f"{first}–{last}"
+        if wide(name) > GUTTER - 4:
+            name = str(first)
+        yield label(0, y + lane * step + min(step / 2 + 5, 16), name)
+    yield from gap_marks(rows, lanes, scale, y, high, step)
+    yield from lane_marks(rows, lanes, scale, y, high, step, selected, outlined=False)
+
+
+def _ends(base: float, one: float, spans: list[tuple[float, float, float]]) -> Iterator[str]:
+    """Dashed where op-by-op ends, solid where the policy does, and how far they are apart."""
+    (x0, y0, _), (x1, y1, h1) = spans
+    bottom = y1 + h1 + 4
+    yield pipe(f"M{x0:g} {y0 - 4:g}V{bottom:g}", width=2, dashed="4 4")
+    yield pipe(f"M{x1:g} {y1 - 4:g}V{bottom:g}", width=2)
+    if not one or abs(x0 - x1) < 2:
+        return
+    gain = base - one
+    lines = [f"{'−' if gain > 0 else '+'}{time_text(abs(gain))}", f"{base / one:.2f}×"]
+    w = max(wide(t, bold=True) for t in lines) + 12
+    middle, y = (x0 + x1) / 2, y1 + h1 / 2
+    body = path(f"M{x0:g} {y + 24:g}H{x1:g}", "var(--ink)", 'stroke-width="2"')
+    body += rect(middle - w / 2, y - 18, w, 36, "var(--pane)", 'rx="4" stroke="var(--edge)"')
+    for n, text in enumerate(lines):
+        body += label(middle, y - 3 + 16 * n, text, "i w", anchor="middle")
+    yield lit_by(body, "diff")
+
+
+def _axis(
+    y: float, total: float, scale: float, spans: list[tuple[float, float, float]]
+) -> Iterator[str]:
+    """Microseconds under the lanes."""
+    end = GUTTER + total * scale
+    step = tick_step(total, max(2, int(total * scale / 80)))
+    yield path(f"M{GUTTER} {y:g}H{end:.1f}", "var(--edge)")
+    said = time_text(total)
+    yield label(end, y + 18, said, "i w", anchor="middle")
+    for n in range(int(total / step) + 1):
+        x = GUTTER + n * step * scale
+        yield path(f"M{x:.1f} {y:g}v4", "var(--edge)")
+        if x < end - wide(said) / 2 - 26:
+            yield label(x, y + 18, f"{n * step:,.6g}", anchor="middle" if n else "start")
+
+
+def _legend(found: Rammed, walls: list[WallRows], height: int, width: int) -> Iterator[list[str]]:
+    """Families and causes of idle time, in as many lines as they need."""
+    families = [(family_token(f), f) for f in sorted({c.family for c in found.calls})]
+    causes = dict.fromkeys(n for w in walls for n, us in w.areas_us().items() if us > 0)
+    idle = [(f"g-{cause}", NAMES[cause]) for cause in causes if cause in NAMES]
+    lines: list[list[tuple[str, str, float]]] = [[]]
+    x = 0.0
+    for token, name in (*families, *idle):
+        w = 30 + wide(name)
+        if x + w > width and lines[-1]:
+            lines.append([])
+            x = 0.0
+        lines[-1].append((token, name, x))
+        x += w + 18
+    for n, line in enumerate(lines):
+        y = height - 9 - 24.0 * (len(lines) - 1 - n)
+        yield [
+            rect(x + 1, y - 11, 22, 13, f"url(#p-{token})", 'stroke="var(--edge)"')
+            + label(x + 28, y, name)
+            for token, name, x in line
+        ]
 
 
 PICTURE = Picture(
     name="layers",
-    title="Two layers",
-    words="Rammer's wall over that of two-layer scheduling, on one axis.",
+    title="Versus op-by-op",
+    words="Rammer's wall under that of two-layer scheduling, one operator at a time, on one axis.",
     stage=Stage.RAMMED,
-    family=WALLS,
-    draw=of_walls(figure, table),
+    family=WALLS_APART,
+    draw=of_walls(figure, table, rammed_apart),
 )

@@ -14,13 +14,15 @@ from explorer.rammer import POLICIES
 from explorer.rammer.one_kernel import OneKernel
 from explorer.tuning.compare_policies import BASELINE, PolicyWall, compare_policies, policy_wall
 from widgets.draw.svg import Svg
-from widgets.draw.table import Table
+from widgets.draw.table import Table, count_text
 from widgets.model.brick_wall import Call, WallRows, data
-from widgets.model.on_show import OnShow
+from widgets.model.on_show import OnShow, View
 from widgets.model.picture import Draw, Drawn, Family
 from widgets.roller.view import device_of
 
 UNITS = (1, 2, 4, 8, 16, 32, 64, 128)
+MORE_UNITS = (8, 16, 32, 64)  # of a machine on which policies may differ
+TELLING = 0.03  # of the shortest wall: policies that differ by less look the same
 MOST_COUNTED = 64  # units: the waits of a data sheet's are millions
 BRICKS = (1, 2, 4, 8, 16, 32)
 KERNELS = ("", "fastest", "efficient")
@@ -31,17 +33,25 @@ class Rammed:
     """A program as Rammer lays it for a device: `chosen` by the policy of the view, whose name is
     `policy`, and every policy's wall; `own`: on the device that was compiled for. `decided`: what
     was weighed before any wall was laid, for whole products of a recurrent model, and the order
-    that was taken.
+    that was taken. `few`: on so many units the policies do not differ, so these are more.
     """
 
     device: str
     own: bool
+    gpu: bool
     chosen: PolicyWall
     sides: tuple[PolicyWall, ...]
     calls: tuple[Call, ...]
     policy: str
     decided: tuple[tuple[str, str, tuple[Candidate[bool], ...]], ...] = ()
     order: str = ""
+    few: int = 0
+
+    @property
+    def spread(self) -> float:
+        """How much longer the longest wall is than the shortest, as a share."""
+        times = [x.account.total_us for x in self.sides]
+        return max(times) / min(times) - 1 if min(times, default=0.0) > 0 else 0.0
 
     @property
     def baseline(self) -> PolicyWall:
@@ -52,7 +62,12 @@ class Rammed:
     @property
     def kind(self) -> str:
         """What its walls are called."""
-        return "planned" if self.own else "simulated on a data sheet"
+        return "predicted" if self.own else "predicted from a data sheet"
+
+    @property
+    def units(self) -> str:
+        """What its lanes are: cores, or SMs of a GPU."""
+        return count_text(self.chosen.wall.units, "SM" if self.gpu else "core")
 
     def barriers(self, of: PolicyWall) -> str:
         """Waits of one unit for another, where there are few enough units to count them."""
@@ -63,29 +78,46 @@ class Rammed:
         return data(of.wall, self.calls)
 
 
-def rammed(s: OnShow) -> Rammed:
-    """The walls of the view; raises NoSuchDevice or BadOption for what there is not."""
-    view = s.view
+def rammed(s: OnShow, units: int = 0) -> Rammed:
+    """The walls of the view, on so many units where it does not say; raises NoSuchDevice or
+    BadOption for what there is not.
+    """
+    view = replace(s.view, width=0, height=0, units=s.view.units or units)
     key = repr(("rammed", view, s.now.compiled.options.rammer))
-    return s.house.kept(key, s.now.sizes, lambda: _rammed(s))
+    return s.house.kept(key, s.now.sizes, lambda: _rammed(s, view))
 
 
-def _rammed(s: OnShow) -> Rammed:
+def rammed_apart(s: OnShow) -> Rammed:
+    """The walls of the view; where it does not say on how many units, on as many as this machine
+    has, or on the fewest on which the policies differ, `few` saying of how many they do not.
+    """
+    found = rammed(s)
+    if s.view.units or not found.own or found.spread >= TELLING:
+        return found
+    here = found.chosen.wall.units
+    for units in (n for n in MORE_UNITS if n > here):
+        more = rammed(s, units)
+        if more.spread >= TELLING:
+            return replace(more, few=here)
+    return found
+
+
+def _rammed(s: OnShow, view: View) -> Rammed:
     c: Any = s.now.compiled
-    own = s.view.device in ("", c.device.name)
+    own = view.device in ("", c.device.name)
     own_policy = c.options.rammer.policy
     known_as = own_policy if isinstance(own_policy, str) else own_policy.__name__
-    if s.view.policy not in ("", known_as, *POLICIES):
+    if view.policy not in ("", known_as, *POLICIES):
         known = ", ".join(POLICIES)
-        raise BadOption(f"Rammer has no policy {s.view.policy[:40]!r}", expected=known)
-    if s.view.kernels not in KERNELS:
-        raise BadOption(f"there are no rKernels {s.view.kernels[:40]!r}")
+        raise BadOption(f"Rammer has no policy {view.policy[:40]!r}", expected=known)
+    if view.kernels not in KERNELS:
+        raise BadOption(f"there are no rKernels {view.kernels[:40]!r}")
     sizes = dict(s.now.sizes)
-    c, sides = _laid(s, own)
-    asked = own_policy if s.view.policy in ("", known_as) else s.view.policy
+    c, sides = _laid(s, view, own)
+    asked = own_policy if view.policy in ("", known_as) else view.policy
     mine = next((x for n, x in zip(POLICIES, sides) if n == asked), None)
-    if s.view.kernels:
-        by_one = replace(c.options.rammer, policy=OneKernel(asked, s.view.kernels))
+    if view.kernels:
+        by_one = replace(c.options.rammer, policy=OneKernel(asked, view.kernels))
         mine = policy_wall(c.with_options(rammer=by_one), sizes)
     mine = mine or policy_wall(c, sizes)
     if mine not in sides:
@@ -93,14 +125,17 @@ def _rammed(s: OnShow) -> Rammed:
     decisions = c.program.decisions
     named = asked if isinstance(asked, str) else asked.__name__
     decided = tuple((d.weight, d.chosen, d.candidates) for d in decisions.products)
-    return Rammed(c.device.name, own, mine, sides, s.house.calls, named, decided, decisions.order)
+    gpu = c.device.kind == "gpu"
+    return Rammed(
+        c.device.name, own, gpu, mine, sides, s.house.calls, named, decided, decisions.order
+    )
 
 
-def _laid(s: OnShow, own: bool) -> tuple[Any, tuple[PolicyWall, ...]]:
+def _laid(s: OnShow, view: View, own: bool) -> tuple[Any, tuple[PolicyWall, ...]]:
     """The compilation of the view, and its walls under every policy: laid once, whichever policy
     and rKernels are looked at.
     """
-    view, now = s.view, s.now.compiled.options.rammer
+    now = s.now.compiled.options.rammer
 
     def lay() -> tuple[Any, tuple[PolicyWall, ...]]:
         c: Any = s.now.compiled if own else _on_data_sheet(s)
@@ -124,7 +159,16 @@ def _on_data_sheet(s: OnShow) -> Any:
 
 def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
     """What may be chosen in the pictures, with what is on show."""
-    found, view = rammed(s), s.view
+    return _chosen(s, rammed(s))
+
+
+def _controls_apart(s: OnShow, op: str) -> Mapping[str, Any]:
+    """The same in pictures of policies that differ."""
+    return _chosen(s, rammed_apart(s))
+
+
+def _chosen(s: OnShow, found: Rammed) -> Mapping[str, Any]:
+    view = s.view
     names = dict.fromkeys(("this-cpu", found.device, *device_names()))
     units = found.chosen.wall.units
     count = sorted({*UNITS, units})
@@ -134,12 +178,12 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
         "device": found.device,
         "tiles": [],
         "rank": -1,
-        "note": "" if found.own else "a data sheet: simulated",
+        "note": "" if found.own else "a data sheet: predicted",
         "more": [
             ["policy", "policy", policies, policies.index(found.policy)],
-            ["units", "units", count, count.index(units)],
+            ["units", "SMs" if found.gpu else "cores", count, count.index(units)],
             ["kernels", "rKernels", list(KERNELS), KERNELS.index(view.kernels)],
-            ["bricks", "bricks a share", list(BRICKS), _at(BRICKS, view.bricks or 8)],
+            ["bricks", "chunks per core", list(BRICKS), _at(BRICKS, view.bricks or 8)],
         ],
         "action": ["profile", "Measure task times"] if found.own else [],
     }
@@ -150,13 +194,18 @@ def _at(values: tuple[int, ...], value: int) -> int:
 
 
 WALLS = Family("walls", _controls)
+WALLS_APART = Family("walls", _controls_apart)
 
 
-def of_walls(figure: Callable[[Rammed], Svg] | None, table: Callable[[Rammed], Table]) -> Draw:
+def of_walls(
+    figure: Callable[[Rammed, tuple[int, int], str], Svg] | None,
+    table: Callable[[Rammed], Table],
+    walls: Callable[[OnShow], Rammed] = rammed,
+) -> Draw:
     """A picture about walls of any device and policy; without a drawing where it is a chart."""
 
     def draw(s: OnShow, op: str) -> Drawn:
-        found = rammed(s)
-        return found, figure(found) if figure else None, table(found)
+        found = walls(s)
+        return found, figure(found, s.view.size, op) if figure else None, table(found)
 
     return draw

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isclose
+
 from explorer.ir.decisions.candidate import Candidate, Refusal
 from explorer.rammer.model import Facts, Placement, Share, Weighed
 from explorer.rammer.policies.lanes import Lanes
@@ -40,9 +42,9 @@ def wavefront(facts: Facts) -> Placement:
 
 
 def _joining(number: int, joined_us: float, apart_us: float) -> Weighed:
-    """The accept rule, with its numbers."""
+    """The accept rule, with its numbers; times that differ by rounding alone are equal."""
     terms = (("joined", joined_us), ("apart", apart_us))
-    if joined_us <= apart_us:
+    if joined_us <= apart_us or isclose(joined_us, apart_us):
         return Candidate(f"wave {number}", None, terms)
     more_us = joined_us - apart_us
     why = Refusal(
