@@ -32,7 +32,7 @@ from explorer.roller.construct.rtile import unit_tile
 from explorer.roller.construct.shrink import shrunk
 from explorer.roller.constructed import constructed
 from explorer.roller.named_policies import POLICIES
-from explorer.roller.tiles.order import in_order
+from explorer.roller.tiles.order import in_order, why_first
 from tests.codegen.cases import CASES, ENV, Case, linear
 from tests.examples import examples
 from tests.roller.operators import KERNELS, conv, matmul, pooling, reduction, relu, transposed
@@ -229,7 +229,7 @@ def test_rows_that_a_run_decides_are_cut_finer_than_rows_that_are_known() -> Non
     """A run may have a quarter of those that are planned, and then tasks for all units."""
     sizes = {"rows": 2240}
 
-    def first(rows: Dim) -> Tiling:
+    def first(rows: Dim) -> tuple[Tiling, str]:
         compute = Compute("y", (Axis("i", rows),), Apply("exp", (Read("x", (var("i"),)),)))
         specs = (TensorSpec("x", (rows,)), TensorSpec("y", (rows,)))
         kernel = Kernel("exp", specs, (compute,), ("x",), ("y",))
@@ -238,8 +238,10 @@ def test_rows_that_a_run_decides_are_cut_finer_than_rows_that_are_known() -> Non
             for n, cost in ((280, 0.0), (70, 40.0), (10, 90.0))
         ]
         env = ShapeEnv((SymbolBound("rows", 1, None, 2240),))
-        return next(in_order(weighed, kernel, DEVICE, env, sizes, 3)).value
+        found = next(in_order(weighed, kernel, DEVICE, env, sizes, 3))
+        return found.value, why_first(found, weighed[0], kernel, DEVICE, sizes)
 
     assert DEVICE.units == 2
-    assert first(2240).tile == (("i", 280),)
-    assert first(symbol("rows")).tile == (("i", 70),)
+    known, by_run = first(2240), first(symbol("rows"))
+    assert known[0].tile == (("i", 280),) and known[1] == ""
+    assert by_run[0].tile == (("i", 70),) and by_run[1] == "its 32 tasks suit 2 cores better than 8"

@@ -21,7 +21,7 @@ from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.roller import Options, Roll
 from explorer.roller.policy import candidates
 from explorer.roller.remembered import best_tilings
-from explorer.roller.tiles.order import in_order
+from explorer.roller.tiles.order import in_order, why_first
 from explorer.roller.tiles.weigh import private_bytes, refusal, weigh
 from explorer.tile.lowering.lower import lower
 from tests.codegen.cases import CASES, ENV, Case, conv, linear
@@ -134,3 +134,5 @@ def test_of_two_as_good_register_tiles_the_one_that_reads_less_from_l2_comes_fir
     wide, tall = (weigh(kernel, t, large, ENV, {}) for t in tilings)
     assert wide.cost_us < tall.cost_us < 1.02 * wide.cost_us
     assert next(in_order([wide, tall], kernel, large, ENV, {}, 2)) == tall
+    assert why_first(tall, wide, kernel, large, {}) == "its register tile reads fewer columns"
+    assert why_first(wide, wide, kernel, large, {}) == ""

@@ -106,6 +106,25 @@ def test_threads_and_policy_compile_nothing(session: Session) -> None:
     assert did.counts.kernel_compiles == 0
 
 
+@pytest.mark.parametrize("target", ["cpu", "h100"])
+def test_a_tile_that_is_not_the_fastest_says_what_decided(target: str) -> None:
+    session = Session(explorer.compile("zoo:tiny_bert", target, until="planned"))
+    slower = 0
+    for op in range(len(session.house.operators)):
+        tile = session.answer("operator", {"op": op})["tile"]
+        legal = [c for c in tile["candidates"] if not c["refused"]]
+        if not legal:
+            continue
+        chosen = [c["us"] for c in legal if c["on"]]
+        others = [c["us"] for c in legal if not c["on"]]
+        assert [c["on"] for c in legal] == sorted((c["on"] for c in legal), reverse=True)
+        assert others == sorted(others)
+        behind = min([*chosen, *others]) < chosen[0]
+        assert (" longer than the fastest" in tile["sentence"]) == behind
+        slower += behind
+    assert slower or target == "cpu"
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("algorithm", "said"),

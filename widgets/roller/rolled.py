@@ -23,6 +23,7 @@ from explorer.roller.construct.levels import LevelRules, Room
 from explorer.roller.construct.rtile import RTile, TiledProgram
 from explorer.roller.construct.scale_out import Waves
 from explorer.roller.construct.steps import Construction
+from explorer.roller.tiles.order import why_first
 from widgets.draw.table import time_text
 from widgets.model.on_show import Times
 
@@ -156,6 +157,11 @@ def weighed(
     """The legal candidates of a decision, best first."""
     legal = [c for c in decision.candidates if not c.refused and isinstance(c.value, Tiling)]
     notes = {m.tiling: timed_words(m) for m in decision.measured}
+    fastest = min(legal, key=lambda c: c.cost_us, default=None)
+    if fastest is not None and not decision.pinned:
+        why = why_first(legal[0], fastest, kernel, device, sizes)
+        if why:
+            notes.setdefault(decision.chosen, f"taken: as good as the fastest, and {why}")
     if decision.efficient is not None:
         notes.setdefault(decision.efficient, "takes less of all units: the wall may run it")
     found = (_choice(kernel, c, device, sizes, times) for c in legal[:MOST])

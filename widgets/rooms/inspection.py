@@ -19,6 +19,7 @@ from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
 from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
 from explorer.ir.program import Binding, Program
 from explorer.ir.stage import Stage
+from explorer.roller.tiles.order import why_first
 from widgets.draw.table import count_text, size_text, time_text
 from widgets.memory import memory_plan
 from widgets.model import outline
@@ -48,7 +49,7 @@ def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[s
     tile = (
         _thread_blocks(blocks, algorithm, _who(now, call))
         if blocks
-        else _tile(operator, binding, decision, algorithm, walls)
+        else _tile(house, now, operator, binding, decision, algorithm, walls)
     )
     return {
         "type": outline.type_text(binding.vars[0].type) if binding else "",
@@ -116,6 +117,7 @@ def _thread_blocks(
     """
     base = next((w.candidate.cost_us for w in blocks if w.on), 0.0)
     shown = [(n, w) for n, w in enumerate(blocks) if w.on or n < SHOWN]
+    shown.sort(key=lambda x: not x[1].on)
     rows = [
         {
             "label": w.candidate.label,
@@ -124,7 +126,9 @@ def _thread_blocks(
             "refused": "",
             "on": w.on,
             "index": 1 + n,  # behind the knob's first value, which leaves it to the wall
-            "note": "chosen" if w.on else f"{w.candidate.cost_us / base - 1 if base else 0:+.0%}",
+            "note": "chosen"
+            if w.on
+            else percent(w.candidate.cost_us / base - 1 if base else 0, "+"),
         }
         for n, w in shown
     ]
@@ -132,6 +136,7 @@ def _thread_blocks(
     told = (
         _algorithm(algorithm),
         f"{who} thread blocks of {chosen}, out of {len(blocks)} that were priced in full.",
+        _not_fastest(blocks, base),
     )
     return {
         "sentence": " ".join(filter(None, told)),
@@ -139,6 +144,18 @@ def _thread_blocks(
         "axes": "thread block",
         "terms": list(dict.fromkeys(n for w in blocks for n, _ in w.candidate.terms)),
     }
+
+
+def _not_fastest(blocks: Sequence[Weighed], base_us: float) -> str:
+    """Why the wall takes thread blocks that others would be faster than alone."""
+    fastest = min((w.candidate for w in blocks), key=lambda c: c.cost_us)
+    if not fastest.cost_us < base_us:
+        return ""
+    longer = percent(base_us / fastest.cost_us - 1)
+    return (
+        f"Alone these take {longer} longer than the fastest: what counts is also the room that "
+        "they leave to blocks beside them."
+    )
 
 
 def _who(now: Setting, call: str) -> str:
@@ -184,6 +201,8 @@ def _section(
 
 
 def _tile(
+    house: House,
+    now: Setting,
     operator: Operator,
     binding: Binding | None,
     decision: TilingDecision | None,
@@ -197,13 +216,16 @@ def _tile(
     refused = [c for c in decision.candidates if c.refused]
     chosen = next((c for c in legal if c.value == decision.chosen), None)
     base = chosen.cost_us if chosen else 0.0
-    rows = [_candidate(c, i, base, c is chosen, decision) for i, c in enumerate(legal[:SHOWN])]
+    places = sorted(range(min(len(legal), SHOWN)), key=lambda i: legal[i].cost_us)
+    places.sort(key=lambda i: legal[i] is not chosen)
+    rows = [_candidate(legal[i], i, base, legal[i] is chosen, decision) for i in places]
     rows += [
         {"label": tile_label(c), "refused": c.refused, "on": False, "index": -1}
         for c in refused[:SHOWN]
     ]
     measured = _measured(walls, operator.calls)
-    told = (_algorithm(algorithm), _tile_sentence(decision, len(legal), len(refused), measured))
+    rule = _what_decided(house, now, binding, chosen, legal)
+    told = (_algorithm(algorithm), _tile_sentence(decision, rule, len(refused), measured))
     return {
         "sentence": " ".join(filter(None, told)),
         "candidates": rows,
@@ -244,7 +266,7 @@ def _candidate(
         "refused": "",
         "on": on,
         "index": index,
-        "note": ("chosen" if on else f"{change:+.0%}") + _timed(c, decision),
+        "note": ("chosen" if on else percent(change, "+")) + _timed(c, decision),
     }
 
 
@@ -256,11 +278,36 @@ def _timed(c: Candidate[Tiling], decision: TilingDecision) -> str:
     return ""
 
 
+def percent(share: float, sign: str = "") -> str:
+    """A share in percent, with a decimal where it is below one."""
+    share = 0.0 if abs(share) < 0.0005 else share
+    return f"{share:{sign}.{1 if 0 < abs(share) < 0.00995 else 0}%}"
+
+
+def _what_decided(
+    house: House,
+    now: Setting,
+    binding: Binding,
+    chosen: Candidate[Tiling] | None,
+    legal: Sequence[Candidate[Tiling]],
+) -> str:
+    """What made a tile the first of the legal ones that were kept."""
+    kept, fastest = count_text(len(legal), "legal tile"), min(legal, key=lambda c: c.cost_us)
+    if chosen is None or chosen.cost_us <= fastest.cost_us:
+        return f", the fastest by its model of {kept} it kept"
+    sizes = {**house.compiled.program.env.hints, **dict(now.sizes)}
+    kernel, device = binding.kernel_call.kernel, house.compiled.device
+    why = why_first(chosen, fastest, kernel, device, sizes)
+    longer = percent(chosen.cost_us / fastest.cost_us - 1)
+    rule = f", predicted {longer} longer than the fastest of {kept} it kept"
+    return f"{rule}, but {why}" if why else rule
+
+
 def _tile_sentence(
-    decision: TilingDecision, legal: int, refused: int, measured: float | None
+    decision: TilingDecision, rule: str, refused: int, measured: float | None
 ) -> str:
     who = "You pinned" if decision.pinned else "Roller took"
-    why = f", the best by its model of {count_text(legal, 'legal tile')} it kept"
+    why = rule
     if decision.pinned:
         why = ""
     elif decision.measured:
@@ -269,7 +316,8 @@ def _tile_sentence(
             f", the fastest of {len(decision.measured)} that were timed alone: "
             f"{time_text(best.measured_us)}, number {best.rank} by the model"
         )
-    text = f"{who} {outline.tiling_text(decision.chosen)}{why}; {refused} more were refused."
+    more = f"; {refused} more were refused" if refused else ""
+    text = f"{who} {outline.tiling_text(decision.chosen)}{why}{more}."
     if measured is None:
         return text
     return f"{text} Its bricks took {time_text(measured)} of measured time in all."

@@ -51,6 +51,28 @@ def in_order(
     yield from refused
 
 
+def why_first(
+    first: Candidate[Tiling],
+    fastest: Candidate[Tiling],
+    kernel: Kernel,
+    device: Device,
+    sizes: Sizes,
+) -> str:
+    """Return what put one tiling before another that is as good and faster by the model, in words;
+    "" where it is not behind it.
+    """
+    if not fastest.cost_us < first.cost_us <= fastest.cost_us * AS_GOOD_RATIO:
+        return ""
+    behind, busy, panel = zip(*(_rank(c, kernel, device, sizes) for c in (first, fastest)))
+    if behind[0] < behind[1]:
+        mine, other = (tasks(kernel, c.value, sizes) for c in (first, fastest))
+        suits = "1 task suits" if mine == 1 else f"{mine} tasks suit"
+        return f"its {suits} {device.units} core{'s' * (device.units != 1)} better than {other}"
+    if busy[0] < busy[1]:
+        return "it computes less, and loads more"
+    return "its register tile reads fewer columns" if panel[0] < panel[1] else ""
+
+
 def _finer_first(
     weighed: list[Candidate[Tiling]], kernel: Kernel, device: Device, sizes: Sizes
 ) -> list[Candidate[Tiling]]:
@@ -61,21 +83,28 @@ def _finer_first(
     run decides how many there are, it may be a few times fewer than are planned.
     """
     bound = weighed[0].cost_us * AS_GOOD_RATIO if weighed else 0.0
-    units = max(1, device.units)
-    most = FEW_TASKS * units
-    by_run = {a.name for c in kernel.computes for a in c.axes if not isinstance(a.extent, int)}
-
-    def tasks_of(c: Candidate[Tiling]) -> float:
-        count = tasks(kernel, c.value, sizes)
-        if c.cost_us * units < count * LEAST_TASK_US:
-            return 1 / count
-        if by_run.isdisjoint(name for name, _ in c.value.tile):
-            return count if count <= most else 0
-        return min(count, FEWER_IN_A_RUN * most)
-
     equal = [c for c in weighed if c.cost_us <= bound]
-    equal.sort(key=lambda c: (-tasks_of(c), _busy_us(c), _panel(c)))
+    equal.sort(key=lambda c: _rank(c, kernel, device, sizes))
     return [*equal, *weighed[len(equal) :]]
+
+
+def _rank(
+    c: Candidate[Tiling], kernel: Kernel, device: Device, sizes: Sizes
+) -> tuple[float, float, int]:
+    """What is compared of tilings that are as good by the model, the smaller the better."""
+    return -_suiting(c, kernel, device, sizes), _busy_us(c), _panel(c)
+
+
+def _suiting(c: Candidate[Tiling], kernel: Kernel, device: Device, sizes: Sizes) -> float:
+    """How well the number of its tasks suits the units."""
+    count, units = tasks(kernel, c.value, sizes), max(1, device.units)
+    most = FEW_TASKS * units
+    if c.cost_us * units < count * LEAST_TASK_US:
+        return 1 / count
+    by_run = {a.name for k in kernel.computes for a in k.axes if not isinstance(a.extent, int)}
+    if by_run.isdisjoint(name for name, _ in c.value.tile):
+        return count if count <= most else 0
+    return min(count, FEWER_IN_A_RUN * most)
 
 
 def _panel(c: Candidate[Tiling]) -> int:
