@@ -860,7 +860,9 @@ def test_a_gpu_that_cannot_be_is_told(
 
 @pytest.mark.exhaustive
 def test_a_recording_that_ships_is_told(told: Callable[..., Any]) -> None:
-    found = told("gpu", "zoo:small_bert", "--recorded", "h200")
+    assert told("gpu", "zoo:small_bert", "--recorded", "h200")["error"] is None  # planned for h100
+    found = told("gpu", "zoo:small_bert", "--target", "h200", "--recorded", "h200")
+    assert found["error"] is not None
     assert found["recorded_on"].startswith("NVIDIA H200") and found["planned_us"] > 0
     assert all(call["planned_us"] > 0 and call["us"] > 0 for call in found["calls"])
 

@@ -15,9 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from explorer.devices.model import Device
 from explorer.errors import BadOption, SnapshotError
 from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.decisions.wall import Brick, Gap, Wall
+from explorer.measure.machine import machine
 
 VERSION = 1
 SHIPPED = Path(__file__).parent / "recordings"  # MODEL.DEVICE.run.json
@@ -103,6 +105,14 @@ class RecordedRun:
     def said(self) -> str:
         """What its wall is called wherever it is shown: never "measured"."""
         return f"recorded on {self.wall.device}" + (f", {self.day}" if self.day else "")
+
+    def is_of(self, device: Device) -> bool:
+        """Return True if it ran on that device: a GPU by its name, this machine by its card."""
+        if device.base is not None:
+            return False
+        if device.is_this_cpu:
+            return self.machine == str(machine())
+        return device.name in "".join(filter(str.isalnum, self.wall.device)).lower()
 
     def beside(self, predicted: Wall) -> tuple[CallTime, ...]:
         """The calls of both walls by what the recording has of them, the longest first; 0 where

@@ -202,7 +202,7 @@ def test_a_wall_without_bricks_says_so(browser: Browser) -> None:
 def test_a_recording_stands_under_the_plan_and_is_named_as_one(
     browser: Browser,
 ) -> None:
-    session = widgets.explore("zoo:small_bert", target="h100").session
+    session = widgets.explore("zoo:small_bert", target="h200").session
     with house(browser, session, width=1280) as page:
         page.locator("#room .stage", has_text="RAMMED").click()
         page.wait_for_function("driver.wall.said")

@@ -14,11 +14,19 @@ from explorer.devices.sheet import LIMITS, NUMBERS
 from explorer.errors import NoSuchDevice
 
 # float32 TFLOP/s as the makers print them
-PEAKS = {"v100": 15.7, "a100": 19.5, "h100": 67.0, "rtx3090": 35.6, "mi50": 13.4, "ipu": 31.1}
+PEAKS = {
+    "v100": 15.7,
+    "a100": 19.5,
+    "h100": 67.0,
+    "h200": 67.0,
+    "rtx3090": 35.6,
+    "mi50": 13.4,
+    "ipu": 31.1,
+}
 
 
 def test_the_devices_of_the_papers_are_there() -> None:
-    assert {"v100", "mi50", "ipu", "a100", "h100", "rtx3090"} <= set(device_names())
+    assert {"v100", "mi50", "ipu", "a100", "h100", "h200", "rtx3090"} <= set(device_names())
 
 
 @pytest.mark.parametrize("name", device_names())

@@ -22,7 +22,7 @@ SAID = "recorded on NVIDIA H200, 2026-11-28"
 
 @pytest.fixture(scope="module")
 def session() -> Session:
-    return widgets.explore(MODEL, target="h100").session
+    return widgets.explore(MODEL, target="h200").session
 
 
 def test_what_ships_stands_under_the_plan_of_the_program_that_ran(session: Session) -> None:
@@ -61,13 +61,24 @@ def test_other_sizes_have_no_recording(session: Session) -> None:
 
 
 def test_another_program_or_another_device_finds_none_by_itself() -> None:
-    c = explorer.compile(MODEL, target="a100", until="planned")
-    assert opened(c, None, None) == (c, None)
+    for other in ("a100", "h100"):
+        c = explorer.compile(MODEL, target=other, until="planned")
+        assert opened(c, None, None) == (c, None)
     apart = explorer.Options(welder=explorer.welder.Options(enabled=False))
-    c = explorer.compile(MODEL, target="h100", options=apart, until="planned")
+    c = explorer.compile(MODEL, target="h200", options=apart, until="planned")
     assert opened(c, None, None) == (c, None)
     run = opened(c, "h200", None)[1]
     assert run is not None and run.said == SAID  # but where it is asked for
+
+
+def test_a_recording_of_another_device_is_named_so_and_not_compared() -> None:
+    session = widgets.explore(MODEL, target="h100", recorded="h200").session
+    planned, recorded = session.walls.planned, session.walls.recorded
+    assert planned is not None and recorded is not None and session.walls.recorded_compared is None
+    assert recorded.said == f"{SAID}, another device"
+    assert f"{SAID}, another device: 46.5 µs: busy" in caption(planned, *session.walls.ran)
+    assert "another device" in session.answer("picture", {"room": "errors"})["table"]["caption"]
+    assert "compared" not in session.parts()["walls"]["wall_recorded"]
 
 
 @pytest.fixture(scope="module")

@@ -119,10 +119,12 @@ def table(rows: ErrorRows) -> Table:
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
-    planned, (ran, _) = s.walls.planned, s.walls.ran
+    planned, (ran, found) = s.walls.planned, s.walls.ran
     if planned is None or ran is None:
         words = "nothing has run here yet: what is planned is held against a run"
         return (), None, Table(("call",), (), (), words)
+    if found is None:
+        return (), None, Table(("call",), (), (), f"{ran.said}: nothing is compared with the plan")
     rows = data(planned, ran)
     if not rows.calls:
         return (), None, Table(("call",), (), (), "no call has a time in both walls")

@@ -48,6 +48,8 @@ def caption(planned: WallRows, ran: WallRows | None, found: WallComparison | Non
     text = f"{kind} {time_text(planned.total_us)} on {planned.units} workers"
     if ran is None:
         return f"{text}: {_shares(planned)}"
+    if found is None and ran.source:  # of another device
+        return f"{text}, {ran.said}: {time_text(ran.total_us)}: {_shares(ran)}"
     error = planned.total_us / ran.total_us - 1 if ran.total_us else 0
     words = compared_words(found) if found else f"plan {error:+.0%}"
     stop = ":" if ran.source else ""

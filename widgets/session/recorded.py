@@ -51,7 +51,8 @@ def _found(c: Compiled, sizes: Mapping[str, int] | None) -> tuple[Compiled, Reco
     for name in c.recordings:
         with suppress(BadOption):
             run = c.recorded(name)
-            if run.sizes == asked and run.wall.units == c.device.units:
+            here = run.is_of(c.device) and run.wall.units == c.device.units
+            if here and run.sizes == asked:
                 shown = c.as_recorded(run)
                 if _same(shown.planned_wall(dict(run.sizes)), run.wall):
                     return shown, run
@@ -67,7 +68,11 @@ def _same(planned: Wall, ran: Wall) -> bool:
 def recorded_wall(
     run: RecordedRun | None, setting: Setting, planned: Wall, calls: tuple[Call, ...]
 ) -> tuple[WallRows | None, WallComparison | None]:
-    """The recorded wall and it beside the plan, where the setting has the sizes of that run."""
+    """Return the recorded wall where the setting has the sizes of that run, and it beside the plan
+    where that is for the same device.
+    """
     if run is None or run.sizes != setting.sizes:
         return None, None
+    if not run.is_of(setting.compiled.device):
+        return brick_wall.data(run.wall, calls, f"{run.said}, another device"), None
     return brick_wall.data(run.wall, calls, run.said), compare_walls(planned, run.wall)

@@ -142,12 +142,13 @@ def _shown(c: Compilation, run: RecordedRun) -> Answer:
     """A recording, always named as one."""
     planned = c.as_recorded(run).planned_wall(dict(run.sizes))
     times = _calls(c, run.wall, planned)
-    error = rammer.error(planned.total_us, run.wall.total_us)
+    here = run.is_of(c.device)
+    error = rammer.error(planned.total_us, run.wall.total_us) if here else None
+    off = "another device" if error is None else f"which is off by {signed_percent(error)}"
     text = [
         run.words,
         "",
-        f"  {duration(planned.total_us)} planned for {c.device.name}, which is off by "
-        f"{signed_percent(error)}",
+        f"  {duration(planned.total_us)} planned for {c.device.name}, {off}",
         "",
         _table(times, "recorded"),
     ]
