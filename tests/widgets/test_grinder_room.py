@@ -12,7 +12,7 @@ import pytest
 
 import explorer
 from explorer.errors import BadOption
-from explorer.ir.decisions.control import TaskTree
+from explorer.ir.decisions.control import ControlDecision, ControlWay, TaskTree
 from explorer.ir.decisions.wall import Ran
 from explorer.runtime.binding import recording
 from tests.frontends.models import DATA
@@ -57,11 +57,8 @@ def ran(inputs: Mapping[str, Any], model: Any, **grinder: Any) -> Session:
     return session
 
 
-def lanes(rows: TreeRows) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
-    for node in every(rows.tree):
-        found.setdefault(node.kind, set()).add(node.lane)
-    return found
+def leaf(name: str) -> TaskTree:
+    return TaskTree("operator", name, "device", (), name, origin=frozenset({name}))
 
 
 def test_a_loop_has_its_ways_the_one_taken_first(session: Session) -> None:
@@ -97,13 +94,17 @@ def test_each_schedule_of_the_ladder_is_a_plan_of_its_own(llama: Session) -> Non
         drawn(llama, "innermost 9")
 
 
-def test_what_one_unit_does_alone_is_in_the_lane_of_one(llama: Session) -> None:
-    rows, _, _ = drawn(llama)
-    assert lanes(rows) == {
-        "sequence": {HOST, UNIT}, "operator": {DEVICE, UNIT}, "loop": {UNIT}, "branch": {UNIT}
+def test_what_one_unit_does_alone_is_in_the_lane_of_one() -> None:
+    loops = tuple(TaskTree("loop", n, "device", (leaf(f"in_{n}"),), n) for n in ("mine", "all"))
+    ways = {n: ControlWay("device", 1, calls) for n, calls in (("mine", "alone"), ("all", ""))}
+    decided = {n: ControlDecision(n, "loop", way, ()) for n, way in ways.items()}
+    parts = (leaf("before"), *loops)
+    tree = shown_tasks.shown(TaskTree("sequence", "x", "device", parts), Facts(decided=decided))
+    lanes = {n.name: n.lane for n in every(tree)}
+    assert lanes == {
+        "x": HOST, "before": DEVICE, "loop mine": UNIT, "in_mine": UNIT, "loop all": DEVICE,
+        "in_all": DEVICE,
     }  # fmt: skip
-    chosen = {d.binding: d.chosen.calls for d in llama.now.compiled.program.decisions.control}
-    assert set(chosen.values()) == {"alone"}
 
 
 RUNS = (
@@ -169,10 +170,6 @@ def test_a_sentence_lights_marks_that_are_drawn(llama: Session) -> None:
         for mark in (part for s in table.see for part in s if isinstance(part, Mark)):
             if size[0] >= 640 or mark.lights != "lv0":
                 assert any(set(mark.lights.split()) <= keys for keys in lit), mark.text
-
-
-def leaf(name: str, family: str = "matmul") -> TaskTree:
-    return TaskTree("operator", name, "device", (), name, origin=frozenset({name}))
 
 
 def big(layers: int) -> TaskTree:

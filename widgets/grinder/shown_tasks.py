@@ -15,6 +15,7 @@ from widgets.draw.table import count_text
 
 HOST, DEVICE, UNIT = range(3)
 REST = "remainder"  # of an unrolled loop: the iterations that are left
+MOST_OPS = 200  # that one mark names
 LONGEST = 16  # of parts that repeat one after the other
 FEW = 3  # operators in a row that are drawn one by one while there is room
 
@@ -243,8 +244,8 @@ def _runs(node: Shown, most: int, selected: str) -> Shown:
 def _one(run: Sequence[Shown], kind: str) -> Shown:
     """Several nodes as one."""
     count = sum(n.bodies for n in run)
-    families = Counter(f for n in run for f in n.families)
-    ops = tuple(sorted({op for n in run for op in n.ops}))
+    families = Counter(f for n in run for p in every(n) for f in p.families)
+    ops = _ops_of(run)
     kind = "operator" if all(n.kind == "operator" for n in run) else kind
     name = count_text(count, "operator") if kind == "operator" else f"{count:,} uTasks"
     most = [f for f, _ in families.most_common()]
@@ -282,8 +283,7 @@ def _alike(node: Shown, selected: str) -> Shown:
             continue
         for n in range(period):
             copies = mine[n::period]
-            ops = tuple(sorted({op for c in copies for op in c.ops}))
-            first = copies[0]
+            ops, first = _ops_of(copies), copies[0]
             under = f"{first.under}, ×{times}" if first.under else f"×{times}"
             found.append(replace(first, ops=ops, count=times * first.count, under=under))
         at += period * times
@@ -307,7 +307,7 @@ def _cut(node: Shown, depth: int) -> Shown:
         inside = sum(n.bodies * n.count for n in every(node)) - node.bodies * node.count
         families = Counter(f for n in every(node) for f in n.families)
         told = f"{inside:,} uTasks in it" if inside else node.under
-        ops = tuple(sorted({op for n in every(node) for op in n.ops}))
+        ops = _ops_of([node])
         most = tuple(f for f, _ in families.most_common(4))
         return replace(node, parts=(), under=told, ops=ops, families=most, holds=_kinds(node.parts))
     return replace(node, parts=tuple(_cut(p, depth - 1) for p in node.parts))
@@ -315,8 +315,19 @@ def _cut(node: Shown, depth: int) -> Shown:
 
 def _few(node: Shown, most: int) -> Shown:
     """With so many parts at most: the others are one."""
-    parts = [_few(p, most) for p in node.parts]
+    parts, rest = node.parts, node.parts[most - 1 :]
     if len(parts) > most:
-        rest = parts[most - 1 :]
-        parts = [*parts[: most - 1], _one([_cut(p, 0) for p in rest], "more")]
-    return replace(node, parts=tuple(parts))
+        parts = (*(_few(p, most) for p in parts[: most - 1]), _one(rest, "more"))
+    else:
+        parts = tuple(_few(p, most) for p in parts)
+    return replace(node, parts=parts)
+
+
+def _ops_of(nodes: Iterable[Shown]) -> tuple[str, ...]:
+    """The source operators of these and of all below them, as many as a mark names."""
+    found: dict[str, None] = {}
+    for op in (op for n in nodes for p in every(n) for op in p.ops):
+        found[op] = None
+        if len(found) == MOST_OPS:
+            break
+    return tuple(sorted(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.stage import Stage
@@ -17,7 +18,7 @@ from widgets.grinder.schedules import (
 )
 from widgets.grinder.shown_tasks import Facts, Shown, counted, every, folded
 from widgets.grinder.task_rows import table
-from widgets.grinder.tree_places import BOLD, LINE_HIGH, PX, Place, Places
+from widgets.grinder.tree_places import BOLD, LINE_HIGH, PX, Place, Places, fits
 from widgets.grinder.tree_rows import TreeRows, loops_of, see, tree_rows
 from widgets.grinder.view import crossings
 from widgets.model.on_show import HEIGHT, WIDTH, OnShow
@@ -33,10 +34,11 @@ def figure(rows: TreeRows, size: tuple[int, int] = (WIDTH, HEIGHT), selected: st
     wide, high = size
     title = f"uTask tree of {len(rows.rows)} tasks"
     if wide < NARROW:
-        tree = folded(rows.tree, lambda t: len(list(every(t))) * LINE + FOOT <= high, selected)
+        most = int((high - FOOT) / LINE)
+        tree = folded(rows.tree, lambda t: len([*islice(every(t), most + 1)]) <= most, selected)
         body = "".join(_list(tree, rows.lanes, wide, high))
         return Svg(wide, high, body, title, selected, px=PX)
-    tree = folded(rows.tree, lambda t: Places(t, wide, high).fits, selected)
+    tree = folded(rows.tree, lambda t: fits(t, wide, high), selected)
     plan = Places(tree, wide, high)
     body = "".join([*_lanes(plan, rows.lanes), *_edges(plan), *_boxes(plan)])
     return Svg(wide, high, body, title, selected, px=PX)
@@ -106,7 +108,7 @@ def _box(plan: Places, place: Place) -> Iterator[str]:
     line = middle + (4 if plain else 0) + 4.5 - LINE_HIGH / 2 * (len(lines) - 1)
     for text, named in lines:
         look = f"w {style}" if named else "" if plain else style
-        ops = node.ops if named else ()
+        ops = node.ops if named and node.bodies == 1 else ()
         yield label(place.x, line, text, look, anchor="middle", ops=ops, title=said)
         line += LINE_HIGH
 

@@ -25,6 +25,12 @@ class Place:
     parent: int
 
 
+def fits(tree: Shown, wide: float, high: float) -> bool:
+    """Return True if all of a tree can be read in so many pixels."""
+    room = (wide - GUTTER - GAP) / (LEAST + GAP)
+    return leaves(tree) <= room and Places(tree, wide, high).fits
+
+
 class Places:
     """Where everything is: a column for each leaf, in a lane a row for each part of a part."""
 
