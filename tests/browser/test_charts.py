@@ -148,20 +148,6 @@ def test_a_selected_operator_is_marked_and_a_point_selects(house: Page, session:
     assert names[house.evaluate("driver.state.op")] in ops[last]
 
 
-def test_a_bar_takes_its_policy(house: Page) -> None:
-    enter(house, "policies")
-    house.locator(".chart").focus()
-    house.keyboard.press("Home")
-    house.keyboard.press("ArrowRight")
-    house.keyboard.press("Enter")
-    policy = "document.querySelector('.rbar select[aria-label=policy]')"
-    house.wait_for_function(f"{policy}.selectedIndex === 1")
-    said = str(house.evaluate(f"{policy}.value"))
-    house.wait_for_function(
-        "name => document.querySelector('.chart .words').textContent.startsWith(name)", arg=said
-    )
-    assert house.evaluate("document.activeElement.className") == "chart"
-
 
 def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(house: Page) -> None:
     enter(house, "memory")

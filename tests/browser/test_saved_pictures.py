@@ -60,6 +60,6 @@ def test_a_wall_is_saved_as_png_and_csv_and_a_chart_in_any_way(house: Page) -> N
     rows = list(csv.reader(io.StringIO(saved(house, "csv").decode())))
     assert len(rows) > 1 and all(len(row) == len(rows[0]) for row in rows)
     house.locator(".tabs[aria-label=Picture] button", has_text="Policies").click()
-    house.wait_for_selector(".picture .chart .xtitle")
+    house.wait_for_selector(".picture .drawn svg.sized")
     assert saved(house, "png").startswith(b"\x89PNG") and b"<svg" in saved(house, "svg")[:200]
     assert "wavefront" in saved(house, "csv").decode()

@@ -76,13 +76,17 @@ def level(page: Page, value: str) -> str | None:
     return page.get_attribute(f"[data-value={value}]", "data-level")
 
 
-def test_a_point_of_the_curve_is_taken_by_pointer(room: Page) -> None:
+def test_a_point_of_the_curve_is_taken_by_pointer_and_by_key(room: Page) -> None:
     enter(room, "Tile curve")
     tile = "document.querySelectorAll('.rbar select')[1].selectedIndex"
     shown = room.evaluate(tile)
     other = 0 if shown != 1 else 1
     room.locator(f".drawn [data-rank='{other}'] rect").click()
     room.wait_for_function(f"{tile} === {other + 1}")
+    room.locator(f".drawn [data-rank='{other}']").focus()
+    room.keyboard.press("ArrowRight")
+    room.keyboard.press("Enter")
+    room.wait_for_function(f"{tile} === {other + 2}")
     chosen = room.evaluate("document.querySelectorAll('.rbar select')[1].value")
     enter(room, "fused pipeline")
     said = room.locator(".drawn svg").first.get_attribute("aria-label") or ""

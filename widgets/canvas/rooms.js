@@ -103,9 +103,9 @@ export function roomsView(ctx, picture) {
     scaled();
     return true;
   }
-  /** A mark that stands for a tile: clicked, or focused and entered, it is taken; arrows go to its neighbours. */
+  /** A mark that stands for a tile, or for the `value` of a control of this name: clicked, or focused and entered, it is taken; arrows go to its neighbours. */
   function choosing(node) {
-    const take = () => choose({ rank: Number(node.dataset.rank) }, node.tabIndex >= 0);
+    const { more, value, rank } = node.dataset, take = () => choose(more ? { more: { ...viewOf(shown.room).more, [more]: value } } : { rank: Number(rank) }, node.tabIndex >= 0);
     node.addEventListener("click", take);
     node.addEventListener("keydown", event => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -188,6 +188,16 @@ def _swatch(kind: str, x: float, y: float) -> str:
     return rect(x + 1, y - 11, 22, 13, pattern, 'stroke="var(--edge)"')
 
 
+def choice(body: str, number: int, said: str, *, on: bool, of: str = "", value: str = "") -> str:
+    """Return marks that a reader takes by pointer or key: a tile by its number, or the value `of` a
+    control. Arrow keys go from one to the next; the tabulator comes to the one that is `on`.
+    """
+    attributes = [("data-rank", str(number)), ("role", "button"), ("aria-label", said)]
+    attributes += [("tabindex", "0" if on else "-1")]
+    attributes += [("data-more", of), ("data-value", value)] if of else []
+    return handle_group(body, attributes)
+
+
 def handle_group(body: str, attributes: Collection[tuple[str, str]]) -> str:
     """Return marks as one group with attributes."""
     told = " ".join(f'{name}="{escape(value, quote=True)}"' for name, value in attributes)

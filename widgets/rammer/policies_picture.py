@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from explorer.ir.stage import Stage
 from explorer.tuning.compare_policies import BASELINE, PolicyWall
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import NARROW, PX, wide
+from widgets.draw.slide import NARROW, PX, choice, wide
 from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Table, count_text, time_text
 from widgets.model.brick_wall import NAMES
@@ -155,7 +155,10 @@ def _row(
         body += lit_by(mark, "busy" if part == "busy" else f"idle idle:{part}")
         at += w
     body += label(at + 8, bar_y + high / 2 + 5, _end(s, found), style)
-    yield lit_by(body, f"policy:{s.policy}")
+    on, number = s is found.chosen, found.sides.index(s)
+    told = f"{_name(s)}: {_end(s, found)}{', current' * on}"
+    taken = choice(body, number, told, on=on, of="policy", value=s.policy)
+    yield lit_by(taken, f"policy:{s.policy}")
 
 
 def _legend(causes: Sequence[str], height: int, width: int) -> Iterator[list[str]]:

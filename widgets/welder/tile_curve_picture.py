@@ -7,7 +7,7 @@ from math import ceil, floor, log2
 
 from explorer.ir.stage import Stage
 from widgets.draw.see import Mark, Sentence, lit_by
-from widgets.draw.slide import NARROW, PX, cut_to, wide
+from widgets.draw.slide import NARROW, PX, choice, cut_to, wide
 from widgets.draw.svg import Svg, label, path, rect
 from widgets.draw.table import Cell, Table, count_text, size_text
 from widgets.model.picture import Picture
@@ -149,7 +149,8 @@ def _point(rows: CurveRows, n: int, x: float, y: float) -> str:
     else:
         d = f"M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"
         mark = path(d, "var(--bad)", 'stroke-width="1.5"')
-    return f'<g data-rank="{n}">{lit_by(mark + target, keys)}</g>'
+    on = n == max(0, rows.rank)
+    return choice(lit_by(mark + target, keys), n, said, on=on)
 
 
 def _legend(y: float, x: float) -> Iterator[str]:
