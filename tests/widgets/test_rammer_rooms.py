@@ -178,7 +178,7 @@ def test_a_wall_moved_by_hand_stands_beside_the_policies() -> None:
         "launch": int(rows.launch[0]),
     }  # fmt: skip
     told = session.answer("move_brick", {**mine, "unit": 1 - int(rows.unit[0])})
-    assert told["measure"] is False and "planned" in told["said"]
+    assert told["measure"] is False and "predicted" in told["said"]
     found = rammer_view.rammed(seen(session))
     assert found.policy == found.chosen.policy == "wavefront, 1 by hand"
     assert [s.policy for s in found.sides] == ["wavefront, 1 by hand", *POLICIES]
