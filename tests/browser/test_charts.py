@@ -290,7 +290,7 @@ def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
     with house_of(browser, session, width=1440, scheme=scheme) as page:
         tabs = page.locator(".tabs[aria-label=Picture] [role=tab]")
         page.locator(".stage", has_text="DIFFERENTIATED").click()
-        tabs.filter(has_text="Backward graph").click()
+        tabs.filter(has_text="Training graph").click()
         page.wait_for_selector(".picture svg >> text=kept in between")
         tabs.filter(has_text="Memory against time").click()
         page.wait_for_selector(".picture .chart .js-plotly-plot .xtitle")

@@ -1,32 +1,26 @@
-"""The cache panel and the backward graph: what they show is so."""
+"""The cache panel and the training graph: what they show is so."""
 
 from __future__ import annotations
 
-import os
-import pwd
+import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from weakref import WeakValueDictionary
 
 import pytest
 
 import explorer
 import widgets
-from explorer import cache
 from explorer import np as enp
 from explorer.autodiff.rematerialisation import Options as Rematerialised
-from explorer.codegen.cpu.object import object_code
 from explorer.errors import BadOption
 from explorer.ir.calls import Var
 from explorer.ir.program import Binding
 from explorer.ir.stage import Stage
 from explorer.passes.simplify.substitution import with_reads
-from explorer.rammer import Options as RammerOptions
-from tests.kept_programs import forgotten
+from tests.widgets.drawn_geometry import SIZES, problems
 from widgets.rooms import gallery
-from widgets.training import backward, backward_picture, cache_panel
+from widgets.training import backward, backward_picture
 
 
 def loss(p: Any, x: Any) -> Any:
@@ -123,62 +117,33 @@ def test_what_is_computed_again_is_told_from_what_is_kept(again_as: str) -> None
     assert [n.name for n in rows.nodes if n.phase == "recomputed"] == [again_as]
     assert {s.name for s in rows.saved} == {"mat_mul", "exp"}  # what tanh is computed of
     assert "1 recomputed" in backward_picture.caption(rows)
-    assert "again: Tanh" in backward_picture.figure(rows).text("light")
+    assert "again: Tanh" in backward_picture.figure(rows, SIZES[0]).text("light")
+    assert "1 value are" not in str(backward_picture.see(rows))
 
 
-def test_of_many_nodes_those_are_drawn_whose_values_are_kept() -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_of_many_nodes_those_are_drawn_whose_values_are_kept(size: tuple[int, int]) -> None:
     def deep(p: Any, x: Any) -> Any:
-        for _ in range(backward_picture.SHOWN + 1):
+        for _ in range(36):
             x = enp.tanh(x)
         return (x @ p["w"]).sum()
 
     rows = backward.data(compiled(explorer.grad(deep, argnums=(1,))), {"batch": 5})
-    assert len(rows.saved) == backward_picture.SHOWN + 1
-    assert "more forward nodes, in the table" in backward_picture.figure(rows).text("light")
+    assert len(rows.saved) == 36
+    for selected in ("", rows.nodes[20].ops[0]):
+        figure = backward_picture.figure(rows, size, selected)
+        assert problems(figure) == [] and "more<" in figure.text("light")
     assert len(backward_picture.table(rows).rows) == len(rows.nodes) + len(rows.inputs)
+    for m in (m for s in backward_picture.see(rows) for m in s if not isinstance(m, str)):
+        assert f'data-k="{m.lights}"' in figure.body
 
 
-def hits(rows: cache_panel.CacheRows) -> dict[str, bool]:
-    return {t.name: t.program for t in rows.tiers}
-
-
-def test_the_panel_tells_each_tier_and_what_it_saves(
-    own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgotten()
-    monkeypatch.setattr(object_code, "_loaded", WeakValueDictionary())  # of another folder
-    c = compiled(check=True)  # checked: it is not kept
-    assert hits(cache_panel.data(c)) == {"memory": False, "private": False}
-    assert "nothing is kept" in cache_panel.data(c).said
-    forgotten()
-    c = compiled()
-    rows = cache_panel.data(c)
-    assert hits(rows) == {"memory": True, "private": True} and not rows.kept
-    assert all(t.saves == rows.seconds == sum(s.seconds for s in c.steps) for t in rows.tiers)
-    cache.publish(tmp_path / "team")
-    cache.clear()
-    monkeypatch.setenv("IRONWORKS_TEAM_CACHE", str(tmp_path / "team"))
-    monkeypatch.setenv("IRONWORKS_TEAM_OWNER", pwd.getpwuid(os.geteuid()).pw_name)
-    forgotten()
-    assert hits(cache_panel.data(c)) == {"memory": False, "private": False, "team": True}
-    rows = cache_panel.data(compiled())
-    assert rows.kept and hits(rows) == {"memory": True, "private": False, "team": True}
-    assert [t.kernels == rows.kernels > 0 for t in rows.tiers] == [True, False, True]
-    assert not any(str(tmp_path) in t.place for t in rows.tiers)
-
-
-@pytest.mark.usefixtures("own_cache")
-def test_on_a_miss_the_panel_shows_the_part_that_differs() -> None:
-    forgotten()
-    c = compiled()
-    rows = cache_panel.data(c.with_options(rammer=RammerOptions(threads=3)))
-    assert [(p.name, p.then, p.now) for p in rows.parts if p.then is not None] == [
-        ("rammer.threads", "0", "3")
-    ]
-    states = {row[0]: row[1] for row in cache_panel.table(rows).rows}
-    assert (states["rammer.threads"], states["steps"], states["model"]) == (
-        "differs",
-        "follows",
-        "same",
-    )
-    assert "1 part differs" in cache_panel.figure(rows).text("dark")
+def test_forward_stands_over_what_is_its_derivative() -> None:
+    rows = backward.data(compiled(), {"batch": 5})
+    text = backward_picture.figure(rows, SIZES[0]).text("light")
+    places: dict[str, list[float]] = {"forward": [], "backward": []}
+    for group in ElementTree.fromstring(text).iter():
+        if group.get("data-k") in places and (box := group.find("{*}rect")) is not None:
+            places[str(group.get("data-k"))].append(float(box.get("y", 0)))
+    assert max(places["forward"]) < min(places["backward"])
+    assert len(places["forward"]) == sum(n.phase == "forward" for n in rows.nodes)

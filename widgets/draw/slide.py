@@ -204,17 +204,22 @@ def handle_group(body: str, attributes: Collection[tuple[str, str]]) -> str:
     return f"<g {told}>{body}</g>"
 
 
-def folded(count: int, shown: int, on: int = 0) -> tuple[tuple[int, ...], ...]:
-    """Return columns of operators: the first, the last and those around the one that is selected
-    alone, the runs between them together; about as many columns as `shown`.
+def folded(
+    count: int, shown: int, on: int = 0, weights: Sequence[float] = ()
+) -> tuple[tuple[int, ...], ...]:
+    """Return columns of operators: the first, the last and those around the one that is selected,
+    or those of the greatest `weights`, alone, the runs between them together; about as many columns
+    as `shown`.
     """
     if shown >= count:
         return tuple((n,) for n in range(count))
     ends = (0, count - 1)
-    order = sorted(
-        range(count),
-        key=lambda n: (n != on, n not in ends, min(abs(n - on), *(abs(n - e) for e in ends))),
-    )
+
+    def rank(n: int) -> tuple[bool, bool, float]:
+        near = min(abs(n - on), *(abs(n - e) for e in ends))
+        return n != on, n not in ends, -weights[n] if weights else near
+
+    order = sorted(range(count), key=rank)
     for keep in range(min(shown, count), 0, -1):
         parts = _runs(count, set(order[:keep]))
         if len(parts) <= shown or keep == 1:

@@ -1,4 +1,4 @@
-"""The backward graph beside the forward one: which values are kept from one for the other, or
+"""The training graph, backward under forward: which values are kept from one for the other, or
 computed again.
 """
 

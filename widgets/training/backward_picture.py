@@ -1,45 +1,56 @@
-"""The drawing and the words of the backward graph."""
+"""The drawing and the words of the training graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg, fit, label, path, rect
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import (
+    NARROW,
+    PX,
+    boxed,
+    boxed_size,
+    folded,
+    legend,
+    node,
+    pipe,
+    tip,
+    wide,
+)
+from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Cell, Table, count_text, size_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.training.backward import BackwardRows, Node, Saved, data
 
-WIDTH, PITCH, HIGH, WIDE = 780, 24.0, 18.0, 196.0
-LEFT, MIDDLE, RIGHT = 12.0, 292.0, 572.0
-TOP = 72.0
-SHOWN = 36  # forward nodes: of more, those whose values are kept, the largest first
-GROUNDS = {"forward": "pane", "backward": "tint", "recomputed": "soft", "update": "pane"}
-Places = dict[int, tuple[float, float]]
+PHASES = ("forward", "backward", "recomputed", "update")
+LEAST, WIDEST, GAP = 88.0, 150.0, 16.0  # pixels of a node, between two
+HIGH, BETWEEN, TOP, KEPT, FOOT = 46.0, 10.0, 30.0, 92.0, 30.0
 
 
 def table(rows: BackwardRows) -> Table:
     """A row for each node, with what the backward part reads of it."""
     kept = {s.made: s for s in rows.saved}
     lines: list[tuple[Cell, ...]] = []
-    for n, node in enumerate(rows.nodes):
+    for n, made in enumerate(rows.nodes):
         s = kept.get(n)
         readers = ", ".join(rows.nodes[r].name for r in s.readers) if s else ""
-        lines.append((node.name, node.label, node.phase, s.bytes if s else 0, readers))
+        lines.append((made.name, made.label, made.phase, s.bytes if s else 0, readers))
     lines += [
         (s.name, "input", "read again", s.bytes, ", ".join(rows.nodes[r].name for r in s.readers))
         for s in rows.inputs
     ]
     ops = (*(n.ops for n in rows.nodes), *(() for _ in rows.inputs))
-    return Table(
-        ("value", "what", "part", "bytes kept", "read by"), tuple(lines), ops, caption(rows)
-    )
+    columns = ("value", "what", "part", "bytes kept", "read by")
+    return Table(columns, tuple(lines), ops, caption(rows), see(rows))
 
 
 def caption(rows: BackwardRows) -> str:
     """The two graphs in one sentence."""
-    count = {phase: sum(n.phase == phase for n in rows.nodes) for phase in GROUNDS}
+    count = {phase: sum(n.phase == phase for n in rows.nodes) for phase in PHASES}
     if not count["backward"]:
         return f"{count_text(count['forward'], 'forward node')} and no gradient"
     again = f", {count['recomputed']} recomputed" if count["recomputed"] else ""
@@ -49,95 +60,247 @@ def caption(rows: BackwardRows) -> str:
     )
 
 
-def figure(rows: BackwardRows, selected: str = "") -> Svg:
-    """Forward from top to bottom, backward beside what it is the derivative of, and so from bottom
-    to top; lines in between are values that are kept.
-    """
-    shown = _shown(rows)
-    places, floor = _places(rows.nodes, shown)
-    words = caption(rows)
-    marks = [
-        label(LEFT, 22, words, "i w"),
-        label(LEFT, 40, f"as the step {rows.step} leaves them" if rows.step else "", "q"),
-        label(LEFT, TOP - 10, "forward, downwards", "q"),
-        label(MIDDLE, TOP - 10, "values kept", "q"),
-        label(RIGHT, TOP - 10, "backward, upwards", "q"),
+def see(rows: BackwardRows) -> tuple[Sentence, ...]:
+    """The sentences: both parts, what is kept between them, and what is computed again."""
+    count = {phase: sum(n.phase == phase for n in rows.nodes) for phase in PHASES}
+    if not count["backward"]:
+        return ((Mark(count_text(count["forward"], "forward node"), "forward"), ", no gradient."),)
+    found: list[Sentence] = [
+        (
+            Mark(count_text(count["forward"], "forward node"), "forward"),
+            ", ",
+            Mark(f"{count['backward']} backward", "backward"),
+            ".",
+        ),
+        (
+            Mark(count_text(len(rows.saved), "value"), "kept"),
+            " is" if len(rows.saved) == 1 else " are",
+            " kept in between, ",
+            Mark(size_text(rows.saved_bytes), "kept"),
+            ".",
+        ),
     ]
-    for s in rows.saved:
-        marks += _value(s, places)
-    for n, place in places.items():
-        marks.append(_node(rows.nodes[n], *place, selected))
-    hidden = sum(n.phase == "forward" for n in rows.nodes) - len(shown)
-    if hidden > 0:
-        marks.append(label(LEFT, floor + 14, f"and {hidden} more forward nodes, in the table", "q"))
+    if count["recomputed"]:
+        again = Mark(count_text(count["recomputed"], "value"), "recomputed")
+        verb = "is" if count["recomputed"] == 1 else "are"
+        found.append((again, f" {verb} computed again in place of being kept."))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Forward nodes of a column, one or several that are folded, with their derivatives below:
+    what runs first stands at the top.
+    """
+
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
+    x: float
+    wide: float
+
+    @property
+    def middle(self) -> float:
+        """Of its width."""
+        return self.x + self.wide / 2
+
+
+def figure(
+    rows: BackwardRows,
+    size: tuple[int, int],
+    selected: str = "",
+    families: Mapping[str, str] | None = None,
+) -> Svg:
+    """Forward from left to right on top, backward from right to left below it, and in between the
+    values that are kept.
+    """
+    width, height = size
+    columns = _columns(rows, width, selected)
+    base = TOP + HIGH + KEPT + 22
+    deep = max(1, int((height - FOOT - base + BETWEEN) / (HIGH + BETWEEN)))
+    tops: dict[int, float] = {}
+    for c in columns:
+        for row, part in enumerate(folded(len(c.backward), deep) if c.backward else ()):
+            tops |= {c.backward[n]: base + row * (HIGH + BETWEEN) for n in part}
+    draw = _Marks(rows, columns, tops, families or {}, selected)
+    marks = [
+        label(0, 16, "forward →", "big"),
+        *draw.order(base),
+        *draw.kept(),
+        *draw.forward(),
+        *draw.backward(deep, base),
+        *_legend(rows, size),
+    ]
+    if any(n.phase == "backward" for n in rows.nodes):
+        right = columns[-1].x + columns[-1].wide
+        marks.append(rect(right - 96, base - 27, 96, 22, "var(--pane)"))
+        marks.append(label(right, base - 10, "← backward", "big", anchor="end"))
+    return Svg(width, height, "".join(marks), f"Training graph: {caption(rows)}", selected, PX)
+
+
+def _columns(rows: BackwardRows, width: int, selected: str) -> tuple[_Column, ...]:
+    """As many columns as there is room for; of more forward nodes those whose values are kept."""
+    forward = [n for n, node_ in enumerate(rows.nodes) if node_.phase == "forward"]
+    if not forward:
+        return ()
+    kept = {s.made: s.bytes for s in rows.saved}
+    most = max(1, int((width - 14 + GAP) / (LEAST + GAP)))
+    on = next((i for i, n in enumerate(forward) if selected in rows.nodes[n].ops), 0)
+    weights = [float(kept.get(n, 0)) for n in forward]
+    parts = folded(len(forward), most, on, weights)
+    each = min(WIDEST, (width - 14 + GAP) / len(parts) - GAP)
+    found = []
+    for i, part in enumerate(parts):
+        mine = tuple(forward[n] for n in part)
+        below = [n for n, b in enumerate(rows.nodes) if b.phase in ("backward", "recomputed")]
+        found.append(
+            _Column(
+                mine, tuple(n for n in below if rows.nodes[n].band in mine),
+                1 + i * (each + GAP), each,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """The marks of one drawing."""
+
+    rows: BackwardRows
+    columns: Sequence[_Column]
+    tops: Mapping[int, float]
+    families: Mapping[str, str]
+    selected: str
+
+    def column_of(self, n: int) -> _Column | None:
+        """The column of a node."""
+        return next((c for c in self.columns if n in c.forward or n in c.backward), None)
+
+    def order(self, base: float) -> Iterator[str]:
+        """Lines between neighbours: forward to the right, then around, and backward to the left."""
+        y = TOP + HIGH / 2
+        for a, b in pairwise(self.columns):
+            line = pipe(f"M{a.x + a.wide:g} {y:g}H{b.x - 7:g}", width=2) + tip(b.x, y, "right")
+            yield lit_by(line, "forward")
+        some = [c for c in self.columns if c.backward]
+        y = base + HIGH / 2
+        for a, b in pairwise(some):
+            line = pipe(f"M{b.x:g} {y:g}H{a.x + a.wide + 7:g}", width=2)
+            yield lit_by(line + tip(a.x + a.wide, y, "left"), "backward")
+        if some:
+            last, turn = self.columns[-1], some[-1]
+            x, right = last.x + last.wide, last.x + last.wide + 10
+            d = f"M{x:g} {TOP + HIGH / 2:g}H{right:g}V{y:g}H{turn.x + turn.wide + 7:g}"
+            yield lit_by(pipe(d, width=2) + tip(turn.x + turn.wide, y, "left"), "backward")
+
+    def forward(self) -> Iterator[str]:
+        """The nodes of the forward part."""
+        for c in self.columns:
+            yield self._node(c.forward, c, TOP, "forward")
+
+    def backward(self, deep: int, base: float) -> Iterator[str]:
+        """The derivatives under what they are of."""
+        for c in self.columns:
+            for part in folded(len(c.backward), deep) if c.backward else ():
+                mine = tuple(c.backward[n] for n in part)
+                yield self._node(mine, c, self.tops[mine[0]], self.rows.nodes[mine[0]].phase)
+
+    def _node(self, mine: Sequence[int], c: _Column, y: float, keys: str) -> str:
+        first: Node = self.rows.nodes[mine[0]]
+        ops = tuple(op for n in mine for op in self.rows.nodes[n].ops)
+        title = ", ".join(f"{self.rows.nodes[n].name} ({self.rows.nodes[n].label})" for n in mine)
+        if len(mine) > 1:
+            words = f"{len(mine)} more"
+            return node(c.x, y, c.wide, HIGH, words, ops=ops, dashed=True, title=title, keys=keys)
+        words = f"again: {first.label}" if first.phase == "recomputed" else first.label
+        family = next((self.families[o] for o in first.ops if o in self.families), "")
+        return node(
+            c.x, y, c.wide, HIGH, words, size_text(first.bytes), family=family, ops=ops,
+            on=bool(self.selected) and self.selected in first.ops,
+            dashed=first.phase == "recomputed", title=f"{title}, {size_text(first.bytes)}",
+            keys=keys,
+        )  # fmt: skip
+
+    def kept(self) -> Iterator[str]:
+        """The values that are kept, from what makes them to what reads them."""
+        lines, boxes = list[str](), list[str]()
+        by_column: dict[int, list[Saved]] = {}
+        for s in self.rows.saved:
+            for i, c in enumerate(self.columns):
+                if s.made in c.forward:
+                    by_column.setdefault(i, []).append(s)
+        for i, saved in by_column.items():
+            c, readers = self.columns[i], dict[int, float]()
+            for n in (n for s in saved for n in s.readers):
+                if n in self.tops:
+                    at = self.column_of(n)
+                    assert at is not None
+                    readers[self.columns.index(at)] = min(
+                        self.tops[n], readers.get(self.columns.index(at), 1e9)
+                    )
+            y = TOP + HIGH + 40
+            size = size_text(sum(s.bytes for s in saved))
+            names = ", ".join(f"{s.name} {size_text(s.bytes)}" for s in saved)
+            first = min(self.tops.values(), default=0.0)
+            for to, top in readers.items():
+                way = self._way(c, self.columns[to], y, top, i, under=top > first)
+                lines.append(lit_by(way, "kept"))
+            name = saved[0].name if len(saved) == 1 else count_text(len(saved), "value")
+            shown = [name, size] if wide(name, bold=True) <= c.wide - 14 else [size]
+            if boxed_size(shown)[0] > c.wide:
+                shown = [size]
+            box = boxed(c.middle, y, shown, title=f"kept: {names}")
+            boxes.append(lit_by(box, "kept"))
+        yield from lines
+        yield from boxes
+
+    def _way(self, a: _Column, b: _Column, y: float, top: float, track: int, *, under: bool) -> str:
+        """From a forward node down to a derivative: straight, along the space in between, and from
+        the side to one that stands under another.
+        """
+        x = a.middle
+        low = y + 26 + 4 * (track % 4)
+        if under:
+            d = f"M{x:g} {TOP + HIGH:g}V{low:g}H{b.x - 9:g}V{top + HIGH / 2:g}H{b.x - 7:g}"
+            return pipe(d, ink="ink2", width=1.5) + tip(b.x, top + HIGH / 2, "right", "ink2")
+        start = TOP + HIGH
+        if a is b:
+            d = f"M{x:g} {start:g}V{top - 7:g}"
+            return pipe(d, ink="ink2", width=2) + tip(x, top - 1, "down", "ink2")
+        to = b.middle + 8
+        d = f"M{x:g} {start:g}V{low:g}H{to:g}V{top - 7:g}"
+        return pipe(d, ink="ink2", width=1.5) + tip(to, top - 1, "down", "ink2")
+
+
+def _legend(rows: BackwardRows, size: tuple[int, int]) -> Iterator[str]:
+    width, height = size
+    more = []
+    updates = sum(n.phase == "update" for n in rows.nodes)
+    if updates:
+        more.append(count_text(updates, "update"))
     if rows.inputs:
         many = size_text(sum(i.bytes for i in rows.inputs))
-        largest = max(rows.inputs, key=lambda i: i.bytes).name
-        again = f"inputs read again: {len(rows.inputs)}, {many}; the largest is {largest}"
-        marks.append(label(LEFT, floor + 32, again, "q"))
-    return Svg(WIDTH, floor + 44, "".join(marks), f"Backward graph: {words}")
-
-
-def _shown(rows: BackwardRows) -> list[int]:
-    forward = [n for n, node in enumerate(rows.nodes) if node.phase == "forward"]
-    kept = {s.made: s.bytes for s in rows.saved}
-    return sorted(sorted(forward, key=lambda n: -kept.get(n, 0))[:SHOWN])
-
-
-def _places(nodes: Sequence[Node], shown: Sequence[int]) -> tuple[Places, float]:
-    """Left corners by node: each forward one begins a band, in which its derivatives stand."""
-    bands: dict[int, list[int]] = {n: [] for n in shown}
-    for n, node in enumerate(nodes):
-        if node.phase in ("backward", "recomputed") and node.band in bands:
-            bands[node.band].append(n)
-    places: Places = {}
-    y = TOP
-    for first, beside in bands.items():
-        places[first] = (LEFT, y)
-        for row, n in enumerate(reversed(beside)):
-            places[n] = (RIGHT, y + PITCH * row)
-        y += PITCH * max(1, len(beside))
-    return places, y
-
-
-def _value(s: Saved, places: Places) -> Iterator[str]:
-    """From its maker to its readers, with its bytes."""
-    if s.made not in places:
-        return
-    x, y = places[s.made][0] + WIDE, places[s.made][1] + HIGH / 2
-    for reader in s.readers:
-        if reader in places:
-            to = places[reader][1] + HIGH / 2
-            far = RIGHT - 60
-            d = f"M{x:g} {y:g}H{MIDDLE + 160:g}C{far:g} {y:g} {far:g} {to:g} {RIGHT:g} {to:g}"
-            yield path(d, "var(--edge)")
-    said = f"{s.name}: {s.bytes:,} B"
-    yield rect(MIDDLE - 4, y - 8, 158, 16, "var(--pane)", title=said)
-    yield label(MIDDLE, y + 4, fit(s.name, 92, mono=True), "mono i", title=s.name)
-    yield label(MIDDLE + 150, y + 4, size_text(s.bytes), "i", anchor="end")
-
-
-def _node(node: Node, x: float, y: float, selected: str) -> str:
-    on = bool(selected) and selected in node.ops
-    edge = "var(--accent)" if on else "var(--edge)"
-    dashed = ' stroke-dasharray="3 2"' if node.phase == "recomputed" else ""
-    ground = f"var(--{GROUNDS[node.phase]})"
-    box = rect(x, y, WIDE, HIGH, ground, f'rx="3" stroke="{edge}"{dashed}', title=node.name,
-               ops=node.ops)  # fmt: skip
-    words = f"again: {node.label}" if node.phase == "recomputed" else node.label
-    size = label(x + WIDE - 6, y + 13, size_text(node.bytes), "q", anchor="end")
-    text = label(x + 8, y + 13, fit(words, WIDE - 80), "i w" if on else "i", title=node.name)
-    return box + text + size
+        more.append(f"{count_text(len(rows.inputs), 'input')} read again, {many}")
+    said = "; ".join(more)
+    if wide(said) > width:
+        said = more[-1]
+    narrow = width < NARROW
+    items = [("forward", "pipe", "order"), ("kept", "box", "value kept")]
+    if any(n.phase == "recomputed" for n in rows.nodes):
+        items.append(("recomputed", "dashbox", "computed again"))
+    yield from legend(items, height - 9, 0 if narrow and said else width - wide(said) - 14)
+    if said:
+        yield label(width, height - 9, said, anchor="end")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     rows = data(s.now.compiled, dict(s.now.sizes))
-    return rows, figure(rows, op), table(rows)
+    families = {o.name: o.family for o in s.house.operators}
+    return rows, figure(rows, s.view.size, op, families), table(rows)
 
 
 PICTURE = Picture(
     name="backward",
-    title="Backward graph",
+    title="Training graph",
     words="What is computed forward and backward, and which values are kept in between.",
     draw=_draw,
     stage=Stage.DIFFERENTIATED,
