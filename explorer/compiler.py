@@ -16,7 +16,7 @@ from explorer.devices.catalogue import HERE, device_names
 from explorer.devices.cpus import CPUS, like
 from explorer.devices.hardware import changed as changed_hardware
 from explorer.devices.model import Device
-from explorer.errors import BadOption, Cancelled, NoSuchDevice
+from explorer.errors import BadOption, Cancelled, NoSuchDevice, did_you_mean
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.grinder import BothSides, Grind
@@ -357,8 +357,12 @@ def stage_of(until: Stage | str) -> Stage:
     try:
         return Stage[until.upper()]
     except KeyError:
-        names = ", ".join(s.name for s in Stage)
-        raise BadOption(f"no stage is named {until!r}", where=until, expected=names) from None
+        names, near = ", ".join(Stage.__members__), did_you_mean(str(until), Stage.__members__)
+        raise BadOption(
+            f"no stage is named {until!r}{near}",
+            where=until,
+            expected=names,
+        ) from None
 
 
 def device_of(target: str | PathLike[str] | Device) -> Device:

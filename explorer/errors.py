@@ -11,7 +11,9 @@ to show and cut to a length that can be read.
 from __future__ import annotations
 
 import os
-from traceback import format_exception
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher, get_close_matches
+from traceback import extract_tb, format_exception
 
 __all__ = [
     "AnswerMismatch",
@@ -45,6 +47,9 @@ __all__ = [
 
 LONGEST_SENTENCE = 1000
 DEBUG = "IRONWORKS_DEBUG"  # set to 1, the shell and the house show where a fault of ours lies
+LONGEST_LIST = 300  # characters of names behind a sentence that has a likely one; chosen
+ALIKE = 0.9  # of the likeness of the name that is most alike; chosen
+MEANT = "did you mean"
 LONGEST_PART = 4000  # `expected` may list every name that there is
 
 
@@ -81,6 +86,27 @@ class IronworksError(Exception):
         self.found = printable(str(found), LONGEST_PART)
         self.try_ = printable(str(try_), LONGEST_PART)
         super().__init__(self.sentence)
+
+    def __str__(self) -> str:
+        """The sentence, and what would have been right."""
+        return self.sentence + self.hint
+
+    @property
+    def hint(self) -> str:
+        """What would have been right, where the sentence does not say it."""
+        if self.try_:
+            return f" (try: {self.try_})"
+        unsaid = self.lists and self.expected and self.expected not in self.sentence
+        if unsaid and not (MEANT in self.sentence and len(self.expected) > LONGEST_LIST):
+            return f" (there are: {self.expected})"
+        return ""
+
+    lists = False  # `expected` are the names that could have been given
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the sentence, and where in its cells; all of it for developers."""
+        shown = traceback_of(self)
+        return shown.splitlines() if shown else list(_lines_of_cells(self))
 
     def fields(self) -> dict[str, str]:
         """The error as JSON holds it: its kind, its sentence, and the parts that are not empty."""
@@ -130,6 +156,8 @@ class UnknownInput(IronworksError):
 class BadOption(IronworksError):
     """An option, a flag or a plug-in is unknown, malformed or out of its range."""
 
+    lists = True
+
 
 class BadOperator(IronworksError):
     """A rule of an operator of the user's own raised, or gave what it must not."""
@@ -170,6 +198,8 @@ class CacheError(IronworksError):
 class NoSuchDevice(IronworksError):
     """No data sheet and no machine here has this device's name."""
 
+    lists = True
+
 
 class AnswerMismatch(IronworksError):
     """Two runtimes gave different answers to the same inputs, so their times say nothing."""
@@ -197,6 +227,35 @@ class Cancelled(IronworksError):
 
 class InternalFault(IronworksError):
     """A fault of Ironworks itself; what was asked is not to blame."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'x'?" with the known names that are spelt alike, or hold the name;
+    else nothing.
+    """
+    low = {each.lower(): each for each in known}
+    asked = name.lower()
+    near = get_close_matches(asked, low, n=3)
+    alike = [SequenceMatcher(None, asked, each).ratio() for each in near]
+    near = [each for each, share in zip(near, alike) if share >= ALIKE * alike[0]]
+    near = near or [n for n in low if asked and asked in n][:3]
+    return f"; {MEANT} {' or '.join(repr(low[n]) for n in near)}?" if near else ""
+
+
+def _lines_of_cells(problem: BaseException) -> Iterator[str]:
+    """The sentence of an error and of what caused it, each with its line of a notebook's cell."""
+    yield f"{type(problem).__name__}: {problem}"
+    frames = [f for f in extract_tb(problem.__traceback__) if _is_cell(f.filename)]
+    if frames:
+        yield f"  in line {frames[-1].lineno} of the cell: {frames[-1].line}"
+    if problem.__cause__ is not None and not isinstance(problem.__cause__, OSError):
+        caused = list(_lines_of_cells(problem.__cause__))
+        if len(caused) > 1:  # in code of a cell
+            yield from ("caused by", *caused)
+
+
+def _is_cell(filename: str) -> bool:
+    return "ipykernel" in filename or filename.startswith("<ipython-input")
 
 
 def fault(problem: Exception, doing: str) -> IronworksError:

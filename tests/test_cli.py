@@ -16,7 +16,8 @@ import pytest
 from onnx import helper
 
 from explorer import cli
-from explorer.cli import arguments, text
+from explorer import plain_text as text
+from explorer.cli import arguments
 from explorer.cli.explained import rammer
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.stage import Stage
@@ -770,7 +771,7 @@ def test_ram_measures_each_policy_beside_its_plan(told: Callable[..., Any], laye
         (("--policy", "cleverest"), "no policy 'cleverest'; there are wavefront"),
         (("--policy", "gang,gang"), "--policy: expected names with commas between, none twice"),
         (("--target", "v100", "--measure"), "v100 is not this machine"),
-        (("--target", "v1000"), "no data sheet for 'v1000': there are this-cpu, cpu-"),
+        (("--target", "v1000"), "no data sheet for 'v1000'; did you mean 'v100'?"),
         (("--threads", "0"), "--threads takes 1 to"),
     ],
 )

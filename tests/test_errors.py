@@ -2,11 +2,20 @@
 
 import copy
 import pickle
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
+import explorer
+import widgets
 from explorer import errors
-from explorer.errors import BadModelFile, IronworksError, ShapeError
+from explorer.compilation import Compilation
+from explorer.errors import LONGEST_SENTENCE, BadModelFile, IronworksError, ShapeError
+from widgets.rooms import gallery
+
+DATA = Path(__file__).parent / "data"
 
 KINDS = [getattr(errors, name) for name in errors.__all__]
 
@@ -63,7 +72,8 @@ def test_every_error_class_is_listed() -> None:
 )
 def test_what_a_name_holds_cannot_steer_a_terminal(name: str, shown: str) -> None:
     error = BadModelFile(f"holds {name}", where=name, expected=name, found=name, try_=name)
-    assert error.sentence == f"holds {shown}" == str(error)
+    assert error.sentence == f"holds {shown}"
+    assert str(error) == f"holds {shown} (try: {shown})"
     assert {error.where, error.expected, error.found, error.try_} == {shown}
 
 
@@ -72,3 +82,57 @@ def test_no_name_makes_an_error_too_long_to_read() -> None:
     assert len(error.sentence) <= errors.LONGEST_SENTENCE
     assert error.sentence.startswith("holds \\x1b") and error.sentence.endswith("end")
     assert len(error.where) <= errors.LONGEST_PART
+
+
+MISSPELT: dict[str, tuple[Callable[[Compilation], object], str]] = {
+    "zoo": (lambda c: explorer.load("zoo:squeeznet"), "did you mean 'squeezenet'?"),
+    "zoo, far from any": (lambda c: explorer.load("zoo:zzz"), "tiny_bert, tiny_gpt2"),
+    "path": (lambda c: explorer.load(DATA / "tiny_brt.onnx"), "did you mean 'tiny_bert.onnx'"),
+    "device": (lambda c: explorer.device("v10"), "did you mean 'v100'?"),
+    "step": (lambda c: c.snapshot("rollr"), "did you mean 'roller'"),
+    "kernel": (lambda c: c.explain("zzz"), "(there are: "),
+    "group": (lambda c: c.with_options(ramer=1), "did you mean 'rammer'?"),
+    "stage": (lambda c: explorer.compile(c.model, until="rold"), "did you mean 'ROLLED'?"),
+    "view": (lambda c: widgets.data(c, "rofline"), "did you mean 'roofline'?"),
+    "view, far from any": (lambda c: widgets.data(c, "zzz"), "(there are: stages, dataflow"),
+    "chart": (lambda c: widgets.figure(c, "memry"), "did you mean 'memory'?"),
+    "runtime": (
+        lambda c: explorer.race(c.model, {}, against=("onxruntime",)),
+        "did you mean 'onnxruntime'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISSPELT)
+def test_a_misspelt_name_is_answered_with_those_that_could_be_meant(what: str) -> None:
+    ask, hint = MISSPELT[what]
+    c = explorer.compile(DATA / "tiny_skip.onnx", target="v100")
+    with pytest.raises(IronworksError) as found:
+        ask(c)
+    assert hint in str(found.value)
+    assert len(str(found.value)) < 2 * LONGEST_SENTENCE
+
+
+def test_a_view_is_found_by_its_title_too() -> None:
+    assert gallery.named("tile curve") is gallery.named("curve")
+
+
+def test_a_notebook_shows_an_error_in_a_sentence_and_the_line_of_the_cell(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shell = InteractiveShell.instance()
+    try:
+        shell.run_cell("import explorer\n\nc = explorer.load('zoo:squeeznet')")
+        out = capsys.readouterr().out
+        shell.run_cell("@explorer.compiler_pass('mine', after='clean up')\ndef mine(p): 1 / 0")
+        shell.run_cell(f"explorer.compile({str(DATA / 'tiny_skip.onnx')!r})")
+        caused = capsys.readouterr().out
+    finally:
+        explorer.forget_pass("mine")
+        InteractiveShell.clear_instance()
+    assert out.splitlines() == [
+        "BadOption: the zoo has no model named 'squeeznet'; did you mean 'squeezenet'?",
+        "  in line 3 of the cell: c = explorer.load('zoo:squeeznet')",
+    ]
+    assert caused.startswith("BadPass: the pass 'mine' failed") and "Traceback" not in caused
+    assert "ZeroDivisionError" in caused and "in line 2 of the cell: def mine(p): 1 / 0" in caused

@@ -12,11 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 
-from explorer.cli.text import shown
 from explorer.errors import (
     AnswerMismatch,
     BadOption,
@@ -24,10 +22,11 @@ from explorer.errors import (
     CheckFailed,
     InternalFault,
     IronworksError,
-    NoSuchDevice,
+    did_you_mean,
     fault,
     traceback_of,
 )
+from explorer.plain_text import shown
 
 __all__ = ["COMMANDS", "GROUP", "main"]
 
@@ -131,10 +130,11 @@ def _unknown(name: str) -> BadOption:
             where=name,
             try_="install the whole distribution `ironworks`",
         )
-    near = get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "`ironworks --help` lists what there is"
+    near = did_you_mean(name, COMMANDS)
     return BadOption(
-        f"there is no command {name!r}; {hint}", where=name, expected=", ".join(COMMANDS)
+        f"there is no command {name!r}{near or '; `ironworks --help` lists what there is'}",
+        where=name,
+        expected="" if near else ", ".join(COMMANDS),
     )
 
 
@@ -142,7 +142,7 @@ def _failed(given: list[str], problem: IronworksError, code: int) -> int:
     command = given[0] if given and given[0] in COMMANDS else ""
     head = " ".join(("ironworks", command)).strip()
     try:
-        print(shown(f"{head}: {problem.sentence}{_hint(problem)}"), file=sys.stderr)
+        print(shown(f"{head}: {problem}"), file=sys.stderr)
         if "--json" in given:
             print(json.dumps(problem.fields()))
         sys.stdout.flush()
@@ -154,15 +154,6 @@ def _failed(given: list[str], problem: IronworksError, code: int) -> int:
 def _give_up_writing() -> None:
     """The reader of our output has gone, or its disk is full: the rest goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _hint(problem: IronworksError) -> str:
-    """What would have been right, where the sentence does not say it."""
-    if problem.try_:
-        return f" (try: {problem.try_})"
-    unsaid = problem.expected and problem.expected not in problem.sentence
-    known = unsaid and isinstance(problem, BadOption | NoSuchDevice)
-    return f" (there are: {problem.expected})" if known else ""
 
 
 def _unreadable(problem: OSError) -> IronworksError:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 
-from explorer.cli.text import shown
+from explorer.plain_text import shown
 
 __all__ = ["Answer", "plain", "tell"]
 

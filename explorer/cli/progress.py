@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from explorer.cli.text import shown
+from explorer.plain_text import shown
 
 __all__ = ["Say", "doing", "steps"]
 

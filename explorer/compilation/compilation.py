@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from threading import Lock
@@ -21,7 +21,7 @@ from explorer.devices.catalogue import SIMULATED
 from explorer.devices.cpus import runs_on
 from explorer.devices.hardware import Options as HardwareOptions
 from explorer.devices.model import Device
-from explorer.errors import BadOption
+from explorer.errors import BadOption, IronworksError, did_you_mean
 from explorer.frontends.model import Model
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.memory_plan import MemoryPlan
@@ -29,7 +29,7 @@ from explorer.ir.decisions.tiling import Block, Chosen
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
-from explorer.ir.stage import SYSTEMS, Stage
+from explorer.ir.stage import PROMISES, SYSTEMS, Stage
 from explorer.measure.compare import Measurement, measure
 from explorer.measure.crossing_points import timed_crossing
 from explorer.measure.machine import machine
@@ -41,6 +41,9 @@ from explorer.ops.reference.bind import bind_sizes
 from explorer.options import Options
 from explorer.passes.pipeline.pipeline import Snapshot, StepTime
 from explorer.passes.pipeline.random_inputs import random_inputs
+from explorer.plain_text import binding as bound
+from explorer.plain_text import counted, duration, size
+from explorer.printed import Printed
 from explorer.rammer import Ram, Schedule
 from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
@@ -60,7 +63,7 @@ if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for, a
 MET = 8  # units that a block of a GPU waits for one by one, at most, where nothing is said; chosen
 
 
-class Compilation:
+class Compilation(Printed):
     """What `explorer.compile` gives. It never changes; it may be run from several threads."""
 
     def __init__(
@@ -89,6 +92,14 @@ class Compilation:
         self._recompile = recompile
         self.check = check  # runs write over NaN, so that what no task writes shows
 
+    def __str__(self) -> str:
+        return "\n".join((self.first_line, *(f"  {line}" for line in _lines(self))))
+
+    @property
+    def first_line(self) -> str:
+        """The model, the device and how far it was compiled."""
+        return f"{self.model.name} on {self.device.name}, {self.stage.name}"
+
     def with_options(self, *, until: Stage | str | None = None, **groups: Any) -> Compilation:
         """The same model with some option groups replaced, such as `rammer=`; only what follows
         from the change is done again, as far as this one came, or through `until`.
@@ -99,7 +110,7 @@ class Compilation:
         unknown = [g for g in groups if g not in known]
         if unknown:
             raise BadOption(
-                f"there is no option group {unknown[0]!r}",
+                f"there is no option group {unknown[0]!r}{did_you_mean(unknown[0], known)}",
                 where=unknown[0],
                 expected=", ".join(known),
             )
@@ -206,10 +217,10 @@ class Compilation:
         for s in reversed(self.snapshots):
             if name == s.name or name.upper() == s.stage.name or SYSTEMS.get(name) == s.stage:
                 return s
-        steps = ", ".join(repr(s.name) for s in self.snapshots)
-        raise BadOption(
-            f"no step is named {name!r}", where=name, expected=steps, try_="one of these"
-        )
+        steps = [s.name for s in self.snapshots]
+        near = did_you_mean(name, [*steps, *SYSTEMS])
+        known = ", ".join(map(repr, steps))
+        raise BadOption(f"no step is named {name!r}{near}", where=name, expected=known)
 
     @cached_property
     def executable(self) -> Executable:
@@ -609,10 +620,11 @@ class Compilation:
         calls = self.program.kernel_calls
         found = [b for b in calls if b.name == name] or [b for b in calls if name in b.origin]
         if not found:
+            names = [b.name for b in calls]
             raise BadOption(
-                f"no kernel or operator is named {name!r}",
+                f"no kernel or operator is named {name!r}{did_you_mean(name, names)}",
                 where=name,
-                try_="a name from `kernels` or from the program text",
+                expected=", ".join(names),
             )
         return found[-1]
 
@@ -628,3 +640,33 @@ class Compilation:
             return found
         blocks, taken = self.weighed_blocks(binding.name), self.taken_blocks(binding.name)
         return replace(found, blocks=blocks, taken=taken) if taken else found
+
+
+def _lines(c: Compilation) -> Iterator[str]:
+    """What became of the operators, the memory, the schedule and the compile time."""
+    yield PROMISES[c.stage]
+    calls, library = len(c.program.kernel_calls), len(c.program.library_calls)
+    operators = counted(len(c.model.program.sources), "operator")
+    if c.stage >= Stage.LEGALIZED:
+        different = len({k.code.key for k in c.kernels})
+        code = f" of {counted(different, 'kernel')}" if different else ""
+        left = f", {counted(library, 'library call')}" if library else ""
+        operators += f" in {counted(calls, 'call')}{code}{left}"
+    yield operators
+    yield from _plan(c)
+    yield f"{counted(len(c.steps), 'step')}, {c.seconds:.2f} s"
+
+
+def _plan(c: Compilation) -> Iterator[str]:
+    """Memory and schedule under the sizes that it was planned for, or why there is none."""
+    if c.stage < Stage.PLANNED:
+        return
+    try:
+        memory, wall = c.memory(), c.planned_wall()
+    except IronworksError as problem:
+        yield problem.sentence
+        return
+    naive = size(memory.naive_bytes)
+    yield f"memory {size(memory.planned_bytes)}; one buffer each would take {naive}"
+    tasks, units = counted(len(wall.bricks), "task"), counted(wall.units, c.device.unit_word)
+    yield f"{tasks} on {units}, predicted {duration(wall.total_us)} per run{bound(c.hint)}"

@@ -12,13 +12,14 @@ from explorer.ir.decisions.tiling import Block, Tiling, TilingDecision
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
+from explorer.printed import Printed
 from explorer.roller.blocks.candidates import weigh_block, why_no_blocks
 from explorer.roller.blocks.grids import comes_cold
 from explorer.roller.tiles.weigh import weigh
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+@dataclass(frozen=True, slots=True, repr=False)
+class Explanation(Printed):
     """The decision on one kernel: tilings best first, the one that was asked for, and the merges
     that were weighed. On a GPU's data sheet there are thread blocks in the place of tilings:
     `blocks` are those of the binding, the fastest alone first, and `taken` those of the wall;

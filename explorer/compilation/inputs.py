@@ -18,6 +18,7 @@ from explorer.errors import (
     MissingInput,
     ShapeError,
     UnknownInput,
+    did_you_mean,
 )
 from explorer.frontends.model import Model
 from explorer.frontends.tracing.complex_array import join_parts
@@ -210,9 +211,9 @@ def checked_sizes(model: Model, sizes: Sizes, symbols: Collection[str]) -> dict[
     """
     unknown = [n for n in sizes if n not in symbols]
     if unknown:
-        known = ", ".join(symbols) or "none"
+        known, near = ", ".join(symbols) or "none", did_you_mean(unknown[0], symbols)
         raise BadOption(
-            f"{model.name} has no symbol {unknown[0]!r}: it has {known}", where=unknown[0]
+            f"{model.name} has no symbol {unknown[0]!r}{near}: it has {known}", where=unknown[0]
         )
     for name, size in sizes.items():
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 0:

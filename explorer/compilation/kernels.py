@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from explorer.codegen.build import KernelCode
 from explorer.codegen.listing import Listings
 from explorer.ir.decisions.tiling import Tiling
+from explorer.ir.text.text_tokens import print_tiling
+from explorer.printed import Printed
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledKernel:
+@dataclass(frozen=True, slots=True, repr=False)
+class CompiledKernel(Printed):
     """One kernel call with its code; `llvm` and `assembly` are made when they are asked for."""
 
     name: str
     code: KernelCode
     origins: frozenset[str]
     tiling: Tiling
+
+    def __str__(self) -> str:
+        return f"{self.name} {print_tiling(self.tiling)} computes {', '.join(sorted(self.origins))}"
 
     @property
     def source(self) -> str:

@@ -18,6 +18,7 @@ from explorer.measure.compare import Measurement, measure
 from explorer.measure.machine import machine
 from explorer.measure.recorded_run import RecordedRun, recording, write
 from explorer.ops.reference.bind import bind_sizes
+from explorer.printed import Printed
 from explorer.runtime.cuda.driver import Driver
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
@@ -42,7 +43,7 @@ class Compiled(Protocol):
         """One kernel for all, with so many blocks."""
 
 
-class OnGpu:
+class OnGpu(Printed):
     """What `Compilation.on_gpu` gives: for each binding of sizes a program with as many blocks as
     the wall has units, or as there are multiprocessors, or as are resident together, whichever is
     fewest. The last binding's stays on the device, with its constants. One run at a time.
@@ -61,6 +62,9 @@ class OnGpu:
         self.c, self.device, self.launches, self.graph = c, device, launches, graph
         self._driver: Driver | None = None
         self._last: tuple[dict[str, int], ProgramRun] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.c.model.name} on a GPU, launched by {self.launches}"
 
     def run(
         self, inputs: Inputs | tuple[np.ndarray, ...], out: Mapping[str, Any] | None = None

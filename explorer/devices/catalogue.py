@@ -9,7 +9,7 @@ from pathlib import Path
 from explorer.devices.cpus import CPUS
 from explorer.devices.model import Device
 from explorer.devices.sheet import SHEETS, read_file, read_sheet
-from explorer.errors import BadSheet, NoSuchDevice
+from explorer.errors import BadSheet, NoSuchDevice, did_you_mean
 
 __all__ = ["HERE", "SHEETS", "SIMULATED", "device", "device_names", "read_sheet"]
 
@@ -37,11 +37,12 @@ def device(name: str) -> Device:
         return replace(_shipped(SIMULATED_SHEET), name=SIMULATED)
     if name not in device_names():
         there = ", ".join(("this-cpu", *CPUS, SIMULATED, *device_names()))
+        near = did_you_mean(name, there.split(", ")) or f"; there are {there}"
         raise NoSuchDevice(
-            f"there is no data sheet for {name!r}: there are {there}",
+            f"there is no data sheet for {name!r}{near}",
             where=name,
             expected=there,
-            try_="one of these, or a sheet of your own in a file: ./my_gpu.toml",
+            try_="a sheet of your own in a file: ./my_gpu.toml",
         )
     return _shipped(name)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
@@ -29,7 +28,7 @@ from explorer.devices.sheet import (
     Number,
     short,
 )
-from explorer.errors import BadOption
+from explorer.errors import BadOption, did_you_mean
 
 UNITS, MEMORY, OVERHEADS, LIMIT, COSTS = (
     "units",
@@ -328,11 +327,10 @@ def _with_units(d: Device, units: int) -> Device:
 
 
 def _unknown(d: Device, name: str, known: Iterable[str]) -> BadOption:
-    near = get_close_matches(name, list(known), n=1)
     there = ", ".join(known)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {there}"
+    hint = did_you_mean(name, known) or f"; there are {there}"
     return BadOption(
-        f"{d.name} has no figure {short(name)} that could be changed; {hint}",
+        f"{d.name} has no figure {short(name)} that could be changed{hint}",
         where="hardware",
         expected=there,
         found=short(name),

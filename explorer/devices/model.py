@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from explorer.devices.costs import Costs
 from explorer.devices.python_times import PythonTimes
 from explorer.devices.target import Target
 from explorer.ir.by_identity import by_identity
+from explorer.plain_text import counted, size
 
 THIS_CPU = "this-cpu"  # the name of the machine that this runs on
 LINE_BYTES = 64  # of a cache: x86 and most of Arm
@@ -89,6 +91,18 @@ class Device:
     target: Target = Target()  # what code for a CPU is made for
     base: Device | None = field(default=None, repr=False, compare=False)  # what it was changed from
 
+    def __str__(self) -> str:
+        levels = ", ".join(_level(m) for m in self.levels)
+        return f"{self.name}: {counted(self.units, self.unit_word)}, {levels}"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))  # its repr, all of it, is part of keys
+
+    @property
+    def unit_word(self) -> str:
+        """What one unit is called: core of a CPU, SM (streaming multiprocessor) of a GPU."""
+        return "SM" if self.kind == "gpu" else "core"
+
     @property
     def is_this_cpu(self) -> bool:
         """Whether it is the machine that this runs on, or that with other figures: an experiment
@@ -150,6 +164,11 @@ class Device:
     def all_gb_per_s(self, level: MemoryLevel) -> float:
         """What all units together read from a level, in GB/s."""
         return self.each_gb_per_s(level) * max(1, self.units)
+
+
+def _level(memory: MemoryLevel) -> str:
+    capacity = "" if memory.capacity_bytes is None else f" {size(memory.capacity_bytes)}"
+    return f"{memory.name}{capacity}"
 
 
 def _text(device: Device) -> str:

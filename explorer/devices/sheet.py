@@ -8,13 +8,12 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
 from explorer.devices.model import Device, MemoryLevel
-from explorer.errors import BadSheet
+from explorer.errors import BadSheet, did_you_mean
 
 SHEETS = files("explorer.devices") / "datasheets"
 MOST_BYTES = 1 << 18  # of a sheet
@@ -246,9 +245,8 @@ def _check_levels(levels: Any, units: int, where: str) -> None:
 def _known(table: Mapping[str, Any], names: set[str], where: str, prefix: str) -> None:
     for name in table:
         if name not in names:
-            near = get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            _wrong(where, f"nothing is known as {short(prefix + name)}{hint}")
+            near = did_you_mean(name, names)
+            _wrong(where, f"nothing is known as {short(prefix + name)}{near}")
 
 
 def _number(entry: Any, number: Number, where: str) -> None:

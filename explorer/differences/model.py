@@ -9,6 +9,7 @@ from typing import Literal
 
 from explorer.ir.kernel import Compute
 from explorer.ir.program import Binding
+from explorer.printed import Printed
 
 Kind = Literal["added", "removed", "changed", "moved"]
 KINDS: tuple[Kind, ...] = ("added", "removed", "changed", "moved")
@@ -69,8 +70,8 @@ class Change:
         return f"{said}: {'; '.join(self.words)}" if self.words else said
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+@dataclass(frozen=True, slots=True, repr=False)
+class Difference(Printed):
     """All that two programs have different, in the order of the second. `same` counts the bindings
     that are equal, `renamed` those of them that have another name.
     """

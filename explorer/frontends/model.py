@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,6 +13,8 @@ from explorer.cached_property import cached_property
 from explorer.ir.program import Binding, Program, SourceOp
 from explorer.ir.types import Annotation
 from explorer.passes.pipeline.fingerprint import program_key
+from explorer.plain_text import counted, size
+from explorer.printed import Printed
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,11 @@ class State:
     first: np.ndarray = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Model:
+MOST_KINDS = 6  # of operators that a summary names; chosen
+
+
+@dataclass(frozen=True, repr=False)
+class Model(Printed):
     """A model as it was written; `program` holds its operators, which have the names of lines where
     they are `python`'s. `state` are buffers that runs change: inputs of the program, by name.
     A complex input or output `z` is two values of the program, `z.real` and `z.imag`.
@@ -37,6 +43,28 @@ class Model:
     state: Mapping[str, State] = field(default_factory=dict)
     complex_inputs: tuple[str, ...] = ()
     complex_outputs: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join((self.first_line, *(f"  {line}" for line in self._lines())))
+
+    @property
+    def first_line(self) -> str:
+        """The name, and how large the model is."""
+        constants = self.program.constants.values()
+        weights = f"{size(sum(c.array.nbytes for c in constants))} of weights"
+        return f"{self.name}: {counted(len(self.program.sources), 'operator')}, {weights}"
+
+    def _lines(self) -> Iterator[str]:
+        kinds = Counter(s.op for s in self.program.sources).most_common()
+        named = ", ".join(f"{n:,} {kind}" for kind, n in kinds[:MOST_KINDS])
+        others = len(kinds) - MOST_KINDS
+        yield f"{named} and {counted(others, 'other kind')}" if others > 0 else named
+        yield from (f"input {name}: {annotation}" for name, annotation in self.inputs.items())
+        yield from (f"state {name}" for name in self.state)
+        if self.outputs:
+            yield f"outputs: {', '.join(self.outputs)}"
+        for s in self.program.env.symbols:
+            yield f"{s.name}: {s.low} to {'any' if s.high is None else s.high}, planned as {s.hint}"
 
     @property
     def inputs(self) -> Mapping[str, Annotation]:

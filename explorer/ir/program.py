@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -29,6 +30,8 @@ from explorer.ir.decisions.decided import Decisions
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor, dtype_of
+from explorer.plain_text import counted
+from explorer.printed import Printed
 
 PART_BYTES = 16 << 20  # of a large constant that one thread hashes at a time; chosen
 
@@ -173,8 +176,8 @@ class SourceOp:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+@dataclass(frozen=True, slots=True, repr=False)
+class Program(Printed):
     """The one value that passes take and give. `functions[0]` is the one that runs.
 
     `dropped` says of each source operator that is in no kernel why: ((name, reason), ...).
@@ -188,6 +191,16 @@ class Program:
     stage: Stage = Stage.IMPORTED
     decisions: Decisions = Decisions()
     name: str = "model"
+
+    def __str__(self) -> str:
+        printer = import_module("explorer.ir.text.printer")  # which imports this file
+        return str(printer.print_program(self))
+
+    @property
+    def first_line(self) -> str:
+        """The name, the stage, and how long the program is."""
+        bindings = counted(sum(len(f.body) for f in self.functions), "binding")
+        return f"{self.name} at {self.stage.name}: {bindings}"
 
     @property
     def main(self) -> Function:

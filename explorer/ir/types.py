@@ -5,7 +5,7 @@ information).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from explorer.ir.dtypes import ITEM_BYTES, DType, dtype_of, numpy_dtype
 from explorer.ir.shapes.dims import Dim, Shape, product
@@ -44,6 +44,9 @@ class Tensor:
     shape: Shape | None = None
     dtype: DType | None = None
     ndim: int | None = None
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     def __str__(self) -> str:
         """As in `int64[batch, seq]`; a question mark for what is not known."""

@@ -13,14 +13,16 @@ from explorer.errors import BadOption
 from explorer.measure.interval import median_interval
 from explorer.measure.machine import machine
 from explorer.measure.turns import Clock, Series, Work, take_turns
+from explorer.plain_text import duration
+from explorer.printed import Printed
 
 WIDE_RATIO = 1.1  # an interval whose ends lie further apart says little; chosen
 NONE = "not distinguishable"
 RESOLUTION_SHARE = 0.01  # by where code and buffers lie in memory; no measurement kept
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+@dataclass(frozen=True, slots=True, repr=False)
+class Measurement(Printed):
     """The median time of n calls in microseconds, with its 99 % interval; `machine` is the card in
     one line.
     """
@@ -31,9 +33,14 @@ class Measurement:
     n: int
     machine: str = ""
 
+    def __str__(self) -> str:
+        interval = f"99 %: {duration(self.low_us)} to {duration(self.high_us)}, n = {self.n:,}"
+        machine = f", on {self.machine}" if self.machine else ""
+        return f"{duration(self.median_us)} per run ({interval}){machine}"
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Printed):
     """The first against the second: `ratio` is the second's time over the first's, with its 99 %
     interval.
 

@@ -10,12 +10,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 from explorer.allowance import cores
 from explorer.devices.host import cache_bytes, cpu_name, lanes
+from explorer.printed import Printed
 
 PACKAGES = ("ironworks", "numpy", "numba", "llvmlite", "onnx", "onnxruntime", "torch")
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+@dataclass(frozen=True, slots=True, repr=False)
+class Machine(Printed):
     """CPU, the cores that this process may use, float32 lanes, cache sizes, and versions that
     matter.
     """

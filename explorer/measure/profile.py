@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from explorer.ir.calls import MatchCast, ShapeOf, View
 from explorer.ir.decisions.wall import Brick, Wall
 from explorer.ir.program import Binding, Program
 from explorer.ops import family
+from explorer.plain_text import counted, duration, percent, table
+from explorer.printed import Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,11 @@ class OperatorTime:
     shared: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+MOST_ROWS = 20  # of a table in the summary; chosen
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Profile(Printed):
     """Kernels and operators, the longest first. `busy_us` is the time of all bricks, `total_us` the
     run's.
 
@@ -59,6 +64,25 @@ class Profile:
     total_us: float
     units: int
     kind: str
+
+    def __str__(self) -> str:
+        tables = _table("operator", self.operators), _table("kernel", self.kernels)
+        return "\n".join((self.first_line, *tables))
+
+    @property
+    def first_line(self) -> str:
+        """How long the run took, and how much of it the units were busy."""
+        busy = f"{duration(self.busy_us)} of work in {counted(self.units, 'row')}"
+        return f"{self.kind}: {duration(self.total_us)} per run, {busy}"
+
+
+def _table(what: str, found: Sequence[KernelTime | OperatorTime]) -> str:
+    rows = [(row.name, duration(row.us), percent(row.share)) for row in found[:MOST_ROWS]]
+    if len(found) > MOST_ROWS:
+        left = found[MOST_ROWS:]
+        us, share = sum(row.us for row in left), sum(row.share for row in left)
+        rows.append((f"{len(left):,} more", duration(us), percent(share)))
+    return table((what, ">time", ">share"), rows)
 
 
 def profile_of(program: Program, wall: Wall) -> Profile:

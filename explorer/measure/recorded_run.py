@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from math import isfinite
 from pathlib import Path
@@ -18,15 +18,17 @@ from typing import Any, NoReturn
 from explorer.devices.model import Device
 from explorer.errors import BadOption, SnapshotError
 from explorer.ir.decisions.tiling import Block, Chosen
+from explorer.ir.decisions.wall import CAUSES as IN_WORDS
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.measure.machine import machine
+from explorer.printed import Printed
 
 VERSION = 1
 SHIPPED = Path(__file__).parent / "recordings"  # MODEL.DEVICE.run.json
 LARGEST_BYTES = 256 << 20  # of a file: a bound on memory, chosen
 MOST_UNITS = 1 << 16  # as a data sheet may have
 RECORDED = "recorded"
-CAUSES = ("dependency", "tail", "imbalance", "barrier", "launch", "library", "preempted")
+CAUSES = tuple(IN_WORDS)  # by their numbers in a file
 AXES = ("tile", "register", "shared", "parts")  # what of a block is by axis
 MATRIX = "matrix"  # the axes of what whole warps multiply, in blocks that do
 TEXTS = ("model", "digest", "machine", "policy", "device")
@@ -43,8 +45,8 @@ class CallTime:
     predicted_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
+@dataclass(frozen=True, slots=True, repr=False)
+class RecordedRun(Printed):
     """One run of a model under one binding of its `sizes`. `digest` is that of the model, whatever
     it is compiled for; `machine` is a card in words, `day` as in "2026-11-28", or "" where a file
     has none. `blocks`: on a GPU the thread blocks of each kernel call that ran, none in a file that
@@ -55,9 +57,12 @@ class RecordedRun:
     digest: str
     machine: str
     sizes: tuple[tuple[str, int], ...]
-    wall: Wall = field(repr=False)
+    wall: Wall
     day: str = ""
-    blocks: tuple[tuple[str, tuple[Block, ...]], ...] = field(default=(), repr=False)
+    blocks: tuple[tuple[str, tuple[Block, ...]], ...] = ()
+
+    def __str__(self) -> str:
+        return self.words
 
     def of(self, digest: str) -> RecordedRun:
         """The same, where it is of that model; BadOption else."""

@@ -11,6 +11,7 @@ from explorer.ir.decisions.rprogram import RProgram
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.tile_rules import whole
 from explorer.passes.pipeline.own_policy import Asked, a, shown
+from explorer.printed import Printed
 from explorer.rammer.meeting import meeting
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
@@ -19,8 +20,8 @@ from explorer.rammer.walls.lane_wall import MANY_UNITS, is_plain, lane_wall
 from explorer.rammer.walls.simulate import simulate
 
 
-@dataclass(frozen=True)
-class Schedule:
+@dataclass(frozen=True, repr=False)
+class Schedule(Printed):
     """What runs where, and what it should look like.
 
     `programs` are every unit's instructions, and `order` what their waits guarantee; both are
@@ -31,6 +32,9 @@ class Schedule:
     placement: Placement
     bricks: Bricks
     wall: Wall
+
+    def __str__(self) -> str:
+        return str(self.wall)
 
     @property
     def programs(self) -> tuple[RProgram, ...]:

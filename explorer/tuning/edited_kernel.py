@@ -24,6 +24,7 @@ from explorer.measure.compare import Comparison, Measurement, comparison
 from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.measure.turns import take_turns
+from explorer.printed import Printed
 from explorer.trial.helper import Ended, Limits, in_helper, is_helper
 from explorer.tuning.answers import TOLERANCE_SHARE, agree, largest_error
 
@@ -33,8 +34,8 @@ UNWRITTEN = 0xFF  # a byte of what no task wrote: of floats NaN
 _WHERE = re.compile(r"\bline (\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+@dataclass(frozen=True, slots=True, repr=False)
+class Tried(Printed):
     """What came of an edited kernel. `problem` says in a sentence why it is none to go on with, ""
     where its answers are ours; then `against_ours` says how fast it is, `largest_error` how far an
     answer is off.

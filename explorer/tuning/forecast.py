@@ -13,6 +13,7 @@ from explorer.ir.calls import OpCall
 from explorer.ir.program import Binding, Program
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
+from explorer.printed import Printed
 from explorer.relax import deduce, legalize
 from explorer.relax.deduction.known import is_known
 
@@ -27,8 +28,8 @@ class OperatorForecast:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecast(Printed):
     """What compiling would do. `hints`: the sizes of symbols that tiles would be chosen for; bytes
     are under them: intermediates side by side.
     """
@@ -79,8 +80,8 @@ def check(model: Any) -> Forecast:
         after = legalize(deduce(given.program))
         library = dict(map(_left_to_a_library, after.library_calls))
     except UnsupportedOperator as error:
-        name = next((op for op in counts if op in str(error).split()), "")
-        refused[name or next(iter(counts), "")] = str(error)
+        name = next((op for op in counts if op in error.sentence.split()), "")
+        refused[name or next(iter(counts), "")] = error.sentence
     operators = tuple(
         OperatorForecast(op, n, _becomes(op, refused, library), {**library, **refused}.get(op, ""))
         for op, n in sorted(counts.items(), key=lambda item: -item[1])

@@ -26,6 +26,7 @@ from explorer.measure.compare import (
 from explorer.measure.machine import machine
 from explorer.measure.quiet import Disturbance, Watch
 from explorer.measure.turns import Clock, Series, Watcher, take_turns
+from explorer.printed import Printed
 from explorer.tuning.answers import check_answers
 from explorer.tuning.peers.apart import entered_apart
 from explorer.tuning.peers.runtimes import known_peers, own_version
@@ -60,8 +61,8 @@ class Runner:
         return median([t.waited_us for t in self.turns] or [0.0])
 
 
-@dataclass(frozen=True, slots=True)
-class RaceResult:
+@dataclass(frozen=True, slots=True, repr=False)
+class RaceResult(Printed):
     """All runners, ourselves first, and those that were skipped, with the reason.
 
     `ratio`: the fastest other's median time over ours, with its 99 % interval; `verdict` speaks of

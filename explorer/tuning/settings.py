@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable as CallableType
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
-from difflib import get_close_matches
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from explorer.devices import hardware
-from explorer.errors import BadOption
+from explorer.errors import BadOption, did_you_mean
 from explorer.options import Options
 from explorer.passes.pipeline import own_passes
 from explorer.passes.pipeline.own_pass import article, said
@@ -91,11 +90,11 @@ def _part(whole: Any, name: str, what: str, prefix: str, flag: str) -> Any:
 
 
 def _unknown(name: str, known: Iterable[str], what: str, prefix: str, flag: str) -> BadOption:
-    near = get_close_matches(name, list(known), n=1)
-    there = ", ".join(prefix + each for each in known) or "none"
-    hint = f"did you mean {prefix + near[0]!r}?" if near else f"there are {there}"
+    names = [prefix + each for each in known]
+    there = ", ".join(names) or "none"
+    hint = did_you_mean(prefix + name, names) or f"; there are {there}"
     return BadOption(
-        f"there is no {what} {shown(prefix + name)}; {hint}",
+        f"there is no {what} {shown(prefix + name)}{hint}",
         where=flag,
         expected=there,
         found=shown(prefix + name),

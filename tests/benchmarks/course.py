@@ -24,7 +24,7 @@ from time import perf_counter, sleep
 
 import psutil
 
-from explorer.cli.text import table
+from explorer.plain_text import table
 
 ROOT = Path(__file__).parents[2]
 TOUR, TOUR_MB, MOST_MB = "00_tour", 1024, 2048

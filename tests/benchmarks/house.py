@@ -39,9 +39,9 @@ from time import perf_counter
 from typing import Any
 
 import explorer
-from explorer.cli.text import table
 from explorer.devices import hardware
 from explorer.errors import IronworksError
+from explorer.plain_text import table
 from widgets.model.controls import settings
 from widgets.model.step_knobs import HIDDEN
 from widgets.page.report import page

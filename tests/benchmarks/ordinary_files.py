@@ -36,14 +36,14 @@ from typing import Any
 import numpy as np
 import onnx
 
-from explorer.cli.text import size as bytes_text
-from explorer.cli.text import table
 from explorer.errors import AnswerMismatch
 from explorer.measure.compare import comparison
 from explorer.measure.machine import machine
 from explorer.measure.quiet import Watch
 from explorer.measure.turns import take_turns
 from explorer.ops.reference.evaluate import evaluate
+from explorer.plain_text import size as bytes_text
+from explorer.plain_text import table
 from explorer.tuning.answers import check_answers, largest_error
 from tests.benchmarks.rows import mean, parser_of, say
 

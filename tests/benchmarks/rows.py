@@ -14,12 +14,12 @@ from math import exp, log
 from time import perf_counter_ns
 from typing import Any
 
-from explorer.cli.text import duration, table
 from explorer.measure.compare import checked_seconds, comparison, measurement, verdict
 from explorer.measure.interval import Interval
 from explorer.measure.machine import machine
 from explorer.measure.quiet import Watch
 from explorer.measure.turns import Clock, Elsewhere, Series, Watcher, Work, take_turns
+from explorer.plain_text import duration, table
 
 NO_PEER = "no other runtime ran"
 THAN = {"faster": "faster than", "slower": "slower than"}

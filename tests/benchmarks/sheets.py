@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from time import process_time
 
 import explorer
-from explorer.cli.text import percent, table
 from explorer.options import Options
+from explorer.plain_text import percent, table
 from explorer.rammer.walls.wall_statistics import Account
 from explorer.tuning.compare_policies import BASELINE, compare_policies
 

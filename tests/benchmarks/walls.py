@@ -20,11 +20,11 @@ from pathlib import Path
 from time import perf_counter
 
 import explorer
-from explorer.cli.text import table
 from explorer.compilation import Compilation
 from explorer.errors import Cancelled
 from explorer.frontends import zoo
 from explorer.measure.walls import WallComparison, compare_walls
+from explorer.plain_text import table
 
 WITHIN, ORDERED = 0.2, 0.8
 SERIES_US, MOST_RUNS = 1e5, 500  # a series of short runs lasts this long

@@ -88,7 +88,7 @@ def data(rolled: Rolled) -> BankRows:
     try:
         code = printed(steps_of(rolled)[-1][1])
     except (BadOption, CheckFailed) as problem:
-        return BankRows(*about, said=str(problem))
+        return BankRows(*about, said=problem.sentence)
     found = accesses(code)
     return BankRows(
         *about,

@@ -56,7 +56,7 @@ def data(rolled: Rolled) -> RewriteRows:
     try:
         found = steps_of(rolled)
     except (BadOption, CheckFailed) as problem:
-        return RewriteRows(rolled.title, (), rolled.ops, str(problem), predicted)
+        return RewriteRows(rolled.title, (), rolled.ops, problem.sentence, predicted)
     before: tuple[str, ...] = ()
     rows = []
     for name, program in found:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from explorer.errors import BadOption
+from explorer.errors import BadOption, did_you_mean
 from explorer.ir.stage import Stage
 from widgets.charts import (
     crossing,
@@ -164,12 +164,13 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
 
 
 def named(name: str) -> Picture:
-    """The picture of a name; raises BadOption where there is none."""
-    for found in PICTURES:
-        if found.name == name:
-            return found
+    """The picture of a name or a title; raises BadOption where there is none."""
+    called = {called.lower(): p for p in PICTURES for called in (p.short, p.title, p.name)}
+    if name.lower() in called:
+        return called[name.lower()]
+    near = did_you_mean(name, called)
     known = ", ".join(p.name for p in PICTURES)
-    raise BadOption(f"there is no room {name[:40]!r}", where=name[:40], expected=known)
+    raise BadOption(f"there is no view {name[:40]!r}{near}", where=name[:40], expected=known)
 
 
 def beside(picture: Picture) -> tuple[Picture, ...]:
@@ -201,7 +202,8 @@ def charted(name: str) -> Picture:
     """The picture of a name that has a chart; raises BadOption, naming those that have."""
     if name not in CHARTS:
         known = ", ".join(CHARTS)
-        said = f"{name[:40]!r} is no room with a chart: there are those of {known}"
+        near = did_you_mean(name, CHARTS)
+        said = f"{name[:40]!r} is no view with a chart{near}; there are those of {known}"
         raise BadOption(said, where=name[:40], expected=known)
     return named(name)
 

@@ -14,11 +14,11 @@ from explorer.cli.arguments import Parser, model_flags, parsed
 from explorer.cli.bug_report.last_fault import Trouble, last, trouble
 from explorer.cli.bug_report.private import environment, without_paths
 from explorer.cli.compiled import compiled, loaded, options
-from explorer.cli.text import size
 from explorer.devices.model import Device
 from explorer.errors import InternalFault, fault
 from explorer.measure.machine import machine
 from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.plain_text import size
 
 NONE = "no fault is kept: give the MODEL that was compiled, and it is compiled again"
 FINE = "it compiles without a fault"

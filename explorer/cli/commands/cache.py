@@ -10,8 +10,8 @@ from pathlib import Path
 from explorer import cache
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, parsed
-from explorer.cli.text import counted, percent, size, table
 from explorer.errors import BadOption
+from explorer.plain_text import counted, percent, size, table
 
 SHOWN = 40  # characters of a digest
 

@@ -10,7 +10,7 @@ from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, bounds_flag, parsed, plugin_flag
 from explorer.cli.compiled import loaded
 from explorer.cli.progress import doing
-from explorer.cli.text import size, table
+from explorer.plain_text import size, table
 
 if TYPE_CHECKING:
     from explorer.tuning.forecast import Forecast

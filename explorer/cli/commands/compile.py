@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, parsed, stage, threads
 from explorer.cli.compiled import compiled, loaded, options, sizes
-from explorer.cli.text import binding, counted, duration, percent, size, table
 from explorer.counters import Counts, counters
 from explorer.ir.stage import Stage
+from explorer.plain_text import binding, counted, duration, percent, size, table
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

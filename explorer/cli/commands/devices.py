@@ -9,7 +9,6 @@ from dataclasses import asdict
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, parsed
 from explorer.cli.progress import doing
-from explorer.cli.text import size, table
 from explorer.devices.catalogue import device, device_names
 from explorer.devices.costs import NAMES, Fit
 from explorer.devices.model import Device, MemoryLevel
@@ -17,6 +16,7 @@ from explorer.errors import BadOption
 from explorer.measure.quiet import Disturbance
 from explorer.measure.this_machine.in_background import measured_undisturbed
 from explorer.measure.this_machine.this_cpu import this_cpu
+from explorer.plain_text import size, table
 
 DEFAULT = (
     "this-cpu was not measured: its bandwidths and costs are defaults (ironworks devices --measure)"

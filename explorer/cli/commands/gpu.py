@@ -14,9 +14,9 @@ from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.cli.explained import rammer
 from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing
-from explorer.cli.text import binding, counted, duration, percent, signed_percent, table
 from explorer.errors import BadOption
 from explorer.measure.profile import profile_of
+from explorer.plain_text import binding, counted, duration, percent, signed_percent, table
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

@@ -10,8 +10,8 @@ from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, model_flags, names, parsed, run_flags, seconds
 from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
 from explorer.cli.progress import doing
-from explorer.cli.text import binding, counted, duration, percent, table
 from explorer.measure.turns import MOST_TIMES_LONGER
+from explorer.plain_text import binding, counted, duration, percent, table
 
 if TYPE_CHECKING:
     from explorer.tuning.race import RaceResult, Runner

@@ -12,8 +12,8 @@ from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, s
 from explorer.cli.explained import rammer
 from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing
-from explorer.cli.text import binding, correlation, duration, percent, signed_percent, table
 from explorer.errors import BadOption
+from explorer.plain_text import binding, correlation, duration, percent, signed_percent, table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,20 +7,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from explorer.cli import arguments
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, parsed, seconds
 from explorer.cli.progress import doing, steps
-from explorer.cli.text import counted, duration, size, table
 from explorer.errors import BadOption
 
-if TYPE_CHECKING:
-    from explorer.tuning.sweep import Sweep
-    from explorer.tuning.sweep.rows import Row
-
-MOST_ROWS = 20  # of one group, in the text; --json and the store have all
 CONNECT_SECONDS = 10  # to wait for a scheduler; chosen
 
 
@@ -74,7 +68,7 @@ def answer(flags: Namespace) -> Answer:
     rows = [row.to_json() for row in found.rows]
     return Answer(
         {"model": found.model, "vary": dict(found.vary), "rows": rows},
-        _text(found),
+        str(found),
         yes=len(found.failures) < len(found.rows),
     )
 
@@ -121,33 +115,3 @@ def _executor(address: str | None) -> Iterator[Executor | None]:
         ) from problem
     with client:
         yield client.get_executor(pure=False)
-
-
-def _text(found: Sweep) -> str:
-    lines = []
-    for on, rows in found.comparable.items():
-        front = {row.key for row in found.front[on]}
-        lines += [f"{counted(len(rows), 'row')}, {on.partition(';')[0]}", ""]
-        head = (
-            *(name for name, _ in rows[0].varied),
-            ">run",
-            ">99 % from",
-            ">to",
-            ">planned",
-            ">arena",
-            "",
-        )
-        lines += [table(head, [_row(row, row.key in front) for row in rows[:MOST_ROWS]]), ""]
-        if len(rows) > MOST_ROWS:
-            lines += [f"  and {counted(len(rows) - MOST_ROWS, 'slower row')}", ""]
-    for row in found.failures:
-        words = " ".join(f"{name}={text}" for name, text in row.varied)
-        lines.append(f"{words}: {row.reason}")
-    return "\n".join(lines).rstrip()
-
-
-def _row(row: Row, on_front: bool) -> tuple[str, ...]:
-    times = [duration(t) if t is not None else "" for t in (row.median_us, row.low_us, row.high_us)]
-    planned = duration(row.predicted_us) if row.predicted_us is not None else ""
-    mark = "none is faster with less memory" if on_front else ""
-    return *(text for _, text in row.varied), *times, planned, size(row.arena_bytes), mark

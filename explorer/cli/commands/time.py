@@ -13,9 +13,9 @@ from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, s
 from explorer.cli.explained import rammer
 from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing, steps
-from explorer.cli.text import binding, counted, duration, percent, signed_percent, table
 from explorer.measure.profile import KernelTime, OperatorTime, profile_of
 from explorer.ops.reference.bind import bind_sizes
+from explorer.plain_text import binding, counted, duration, percent, signed_percent, table
 
 if TYPE_CHECKING:
     import numpy as np

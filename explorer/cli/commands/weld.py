@@ -12,7 +12,7 @@ from explorer.cli.arguments import Parser, connection, model_flags, parsed, run_
 from explorer.cli.compiled import arrays, compiled, loaded, options, run_here, sizes
 from explorer.cli.explained import connections
 from explorer.cli.progress import doing
-from explorer.cli.text import counted, duration
+from explorer.plain_text import counted, duration
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from explorer.cli.answer import Answer, tell
 from explorer.cli.arguments import Parser, parsed
-from explorer.cli.text import size, table
 from explorer.frontends import zoo
 from explorer.frontends.zoo import nasbench
+from explorer.plain_text import size, table
 
 FLOAT_BYTES = 4
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from explorer.cli.text import duration, table
 from explorer.compilation.operators import in_words
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.control import ControlWay
 from explorer.ir.decisions.tiling import Block, Tiling
+from explorer.plain_text import duration, table
 
 # Of tiles, of merges, of algorithms, of ways of control flow.
 Choice: TypeAlias = Tiling | Block | bool | str | ControlWay | None

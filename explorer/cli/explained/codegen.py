@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such, shortened
-from explorer.cli.text import table
+from explorer.plain_text import table
 from explorer.roller.blocks.thread_block import PREDICTED
 
 if TYPE_CHECKING:

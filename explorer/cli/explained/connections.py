@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from explorer.cli.answer import Answer
 from explorer.cli.explained.find import no_such, shortened
-from explorer.cli.text import binding, counted, duration, folded, size, table
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.decisions.tile_graph import FusionGroup, GroupPlan, TileGraph
 from explorer.ir.shapes.dims import Sizes
+from explorer.plain_text import binding, counted, duration, folded, size, table
 from explorer.welder import plan_group
 from explorer.welder.what_if import Move, WhatIf, inside_of
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.explained.find import about, shortened
-from explorer.cli.text import duration, table
 from explorer.ir.decisions.algorithms import AlgorithmDecision
+from explorer.plain_text import duration, table
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

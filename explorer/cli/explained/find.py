@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from explorer.errors import BadOption
+from explorer.errors import BadOption, did_you_mean
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation
@@ -29,10 +28,8 @@ def no_such(c: Compilation, op: str, names: Iterable[str]) -> BadOption:
 
 def _hint(op: str, known: Sequence[str]) -> str:
     """The names that are spelt alike or have it in them, in any case; else what names there are."""
-    low = {name.lower(): name for name in known}
-    near = get_close_matches(op.lower(), low, n=3) or [n for n in low if op.lower() in n][:3]
-    if near:
-        return f"; did you mean {', '.join(repr(low[n]) for n in near)}?"
+    if near := did_you_mean(op, known):
+        return near
     more = f" and {len(known) - 3:,} more" if len(known) > 3 else ""
     return f"; it has {', '.join(map(repr, known[:3]))}{more}" if known else ""
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.called import labels
 from explorer.cli.explained.candidates import candidates
-from explorer.cli.text import counted, duration, table
 from explorer.ir.decisions.control import COSTS_ARE_OF, ControlDecision, TaskTree
+from explorer.plain_text import counted, duration, table
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

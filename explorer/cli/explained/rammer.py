@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such, shortened
-from explorer.cli.text import correlation, counted, duration, percent, signed_percent, table
 from explorer.ir.calls import FunctionCall, Loop
 from explorer.ir.decisions.wall import Wall
 from explorer.measure.walls import compare_walls
+from explorer.plain_text import correlation, counted, duration, percent, signed_percent, table
 from explorer.rammer.walls.wall_statistics import idle_by_cause
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ def rewrites(c: Compilation, op: str | None) -> Answer:
         except (BadOption, CheckFailed) as problem:
             if not gpu:
                 raise
-            told["refused"] = str(problem)
+            told["refused"] = problem.sentence
             parts.append(f"  {problem}")
             found = []
         data.append({**told, "steps": [{"name": n, "lines": x} for n, x in found]})

@@ -9,10 +9,10 @@ from explorer.cli.answer import Answer
 from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.candidates import candidates, why
 from explorer.cli.explained.find import about, no_such, shortened
-from explorer.cli.text import duration, table
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, BlockDecision, TilingDecision
 from explorer.ir.stage import Stage
+from explorer.plain_text import duration, table
 from explorer.roller.tiles.weigh import label_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from explorer.cli.explained.called import PROGRAM, before_welding, labels
 from explorer.cli.explained.candidates import candidates
 from explorer.cli.explained.convolutions import algorithms
 from explorer.cli.explained.find import about, no_such, shortened
-from explorer.cli.text import size, table
+from explorer.plain_text import size, table
 
 if TYPE_CHECKING:
     from explorer.compilation import Compilation

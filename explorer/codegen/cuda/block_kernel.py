@@ -12,12 +12,14 @@ from explorer.errors import BadOption, CheckFailed, KernelCompileError
 from explorer.ir.decisions.tiling import Chosen
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
+from explorer.plain_text import counted
+from explorer.printed import Printed
 
 IN_PLACE = "// PTX stands here: numba-cuda keeps no LLVM IR of a GPU's kernels\n"
 
 
-@dataclass(frozen=True, slots=True)
-class BlockKernel:
+@dataclass(frozen=True, slots=True, repr=False)
+class BlockKernel(Printed):
     """A kernel call with the source of its thread block, or why there is none."""
 
     name: str
@@ -25,6 +27,12 @@ class BlockKernel:
     device: Device
     code: BlockCode | None
     refused: str = ""
+
+    def __str__(self) -> str:
+        found = self.refused and f"no thread block: {self.refused}"
+        if self.code is not None:
+            found = f"{counted(self.code.grid, 'block')} of {counted(self.code.threads, 'thread')}"
+        return f"{self.name} on {self.device.name}: {found}"
 
     @property
     def source(self) -> str:
@@ -49,7 +57,7 @@ class BlockKernel:
         try:
             return self.unassembled or f"predicted for {self.device.name}: {self.assembled.words}"
         except KernelCompileError as problem:
-            return str(problem)
+            return problem.sentence
 
     @property
     def listings(self) -> Listings:
@@ -82,5 +90,5 @@ def print_blocks(
             code = print_block(b.kernel_call.kernel, device, program.env, sizes, block)
             found.append(BlockKernel(b.name, b.origin, device, code))
         except (BadOption, CheckFailed) as problem:
-            found.append(BlockKernel(b.name, b.origin, device, None, str(problem)))
+            found.append(BlockKernel(b.name, b.origin, device, None, problem.sentence))
     return tuple(found)

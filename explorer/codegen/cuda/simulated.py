@@ -56,7 +56,7 @@ class Simulated(Interpreter):
             block = self.chosen.get(binding.name, (None,))[0]
             code = print_block(kernel, self.device, self.program.env, frame.sizes, block)
         except (BadOption, CheckFailed) as problem:
-            self.refused[binding.name] = str(problem)
+            self.refused[binding.name] = problem.sentence
             return super().binding(binding, values, frame)
         args = [self.value(a, values) for a in binding.expr.args]
         self.launches += 1

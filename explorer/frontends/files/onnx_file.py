@@ -8,6 +8,7 @@ skipped, not read.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from explorer.budget import check_room
-from explorer.errors import BadModelFile
+from explorer.errors import BadModelFile, did_you_mean
 from explorer.frontends.files.external_data import ExternalData
 from explorer.frontends.files.message_weight import Weight
 from explorer.frontends.files.plain_file import PlainFile
@@ -40,6 +41,9 @@ class OnnxFile:
     head: bytes
 
 
+MOST_BESIDE = 1000  # files of a folder that a name is compared with; chosen
+
+
 def read_onnx(path: Path) -> OnnxFile:
     """Read a model; BadModelFile says in one sentence what is wrong with the file, TooLarge what
     would take more memory than there is.
@@ -50,9 +54,18 @@ def read_onnx(path: Path) -> OnnxFile:
     except BadModelFile as error:
         raise BadModelFile(f"{path.name} {error.sentence}", where=path) from None
     except OSError as error:
-        raise BadModelFile(f"{path} cannot be read: {error.strerror}", where=path) from error
+        near = "" if path.exists() else did_you_mean(path.name, _beside(path))
+        raise BadModelFile(f"{path} cannot be read: {error.strerror}{near}", where=path) from error
     except ValueError as error:  # a NUL in the path
         raise BadModelFile(f"{path} cannot be read: {error}", where=path) from error
+
+
+def _beside(path: Path) -> list[str]:
+    """The models in the folder of a path that does not exist."""
+    try:
+        return [p.name for p in islice(path.parent.glob("*.onnx"), MOST_BESIDE)]
+    except OSError:
+        return []
 
 
 def _read(path: Path, file: PlainFile) -> OnnxFile:

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from explorer.errors import BadOption
+from explorer.errors import BadOption, did_you_mean
 from explorer.frontends.zoo import nasbench
 from explorer.frontends.zoo.entries import ENTRIES, LAYERED, OTHER_FORMS, SMALL, Entry
 from explorer.frontends.zoo.source import Built, Filed, Light, Written
@@ -66,13 +65,11 @@ def entry(name: str) -> Entry:
     seed = bare.removeprefix(nasbench.PREFIX)
     if seed != bare and seed.isdecimal() and len(seed) <= MOST_DIGITS:
         return _module(bare, int(seed))
-    near = get_close_matches(bare, ENTRIES, n=1)
     raise BadOption(
-        f"the zoo has no model named {bare!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+        f"the zoo has no model named {bare!r}{did_you_mean(bare, ENTRIES)}",
         where=name,
         expected=f"{', '.join(ENTRIES)}, or {nasbench.PREFIX}SEED",
         found=bare,
-        try_="ironworks zoo",
     )
 
 

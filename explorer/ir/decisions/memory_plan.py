@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nlargest
+
+from explorer.plain_text import counted, percent, size, table
+from explorer.printed import Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,11 @@ class StoragePlacement:
     kept: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPlan:
+MOST_BUFFERS = 10  # that a summary lists; chosen
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryPlan(Printed):
     """The arena of one binding. `naive_bytes` is the sum of all intermediates, `result_bytes` that
     of the results, which are fresh arrays of each run.
 
@@ -63,3 +70,17 @@ class MemoryPlan:
     result_bytes: int = 0
     bounds: tuple[str, ...] = ()
     unbounded: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        shown = nlargest(MOST_BUFFERS, self.buffers, key=lambda b: b.bytes)
+        rows = [(b.name, size(b.bytes), f"{b.offset:,}", f"{b.first} to {b.last}") for b in shown]
+        head = ("largest buffers", ">size", ">offset", "used by calls")
+        return "\n".join((self.first_line, *([table(head, rows)] if rows else [])))
+
+    @property
+    def first_line(self) -> str:
+        """The size of the arena beside that of one buffer for each value."""
+        naive = self.naive_bytes
+        share = f", {percent(self.planned_bytes / naive)} of it" if naive else ""
+        values = f"{counted(len(self.buffers), 'buffer')} in {size(self.planned_bytes)}"
+        return f"{values}; one buffer each would take {size(naive)}{share}"

@@ -4,7 +4,11 @@ symbols.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+
+from explorer.plain_text import counted, duration, percent
+from explorer.printed import Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,19 @@ class Trip:
     end_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class Wall:
+CAUSES = {  # why a unit is idle, in the field's words
+    "dependency": "dependency stall",
+    "tail": "wave tail",
+    "imbalance": "load imbalance",
+    "barrier": "barrier",
+    "launch": "launch overhead",
+    "library": "library call",
+    "preempted": "preempted",
+}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Wall(Printed):
     """The brick wall: units by time. `kind` is "planned", "measured", "simulated" or
     "recorded"; only a clock says measured, and what a file says was measured is recorded.
 
@@ -91,6 +106,24 @@ class Wall:
     host: tuple[Brick, ...] = ()
     ran: tuple[Ran, ...] = ()
     trips: tuple[Trip, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join((self.first_line, *(f"  idle: {line}" for line in self._idle())))
+
+    @property
+    def first_line(self) -> str:
+        """How long it takes, and how busy the units are."""
+        head = f"{self.kind} schedule{f' of {self.device}' if self.device else ''}"
+        tasks = f"{counted(len(self.bricks), 'task')} in {counted(self.units, 'row')}"
+        return f"{head}: {duration(self.total_us)}, {tasks}, {percent(self.busy)} busy"
+
+    def _idle(self) -> list[str]:
+        """The causes of idle time, the longest first, as shares of all units' time."""
+        area, found = self.units * self.total_us, defaultdict[str, float](float)
+        for gap in self.gaps:
+            found[gap.cause] += gap.end_us - gap.start_us
+        causes = sorted(found.items(), key=lambda each: -each[1])
+        return [f"{CAUSES.get(cause, cause)} {percent(us / area)}" for cause, us in causes if us]
 
     @property
     def everything(self) -> tuple[Brick, ...]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
-from explorer.errors import BadOption
+from explorer.errors import BadOption, did_you_mean
 from explorer.ir.stage import Stage
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.own_pass import Judge, OwnPass
@@ -137,10 +136,9 @@ def placed(steps: Sequence[Step], own: Passes, tiled: Judge) -> tuple[Step, ...]
 
 
 def _no_step(name: str, after: str, names: Sequence[str]) -> BadOption:
-    near = get_close_matches(after, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+    hint = did_you_mean(after, names) or f"; there are {', '.join(names)}"
     return BadOption(
-        f"the pass {name!r} is to come after the step {after!r}, and there is none here; {hint}",
+        f"the pass {name!r} is to come after the step {after!r}, and there is none here{hint}",
         where=name,
         expected=", ".join(names),
         found=after,

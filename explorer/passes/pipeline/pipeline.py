@@ -26,6 +26,8 @@ from explorer.passes.pipeline.fingerprint import pass_key, program_key
 from explorer.passes.pipeline.own_pass import OwnPass, blaming
 from explorer.passes.pipeline.progress import telling
 from explorer.passes.pipeline.validate import Validation
+from explorer.plain_text import counted, duration
+from explorer.printed import Printed
 
 Pass: TypeAlias = Callable[[Program], Program]
 Progress: TypeAlias = Callable[
@@ -53,8 +55,8 @@ class StepTime:
     checked: None | bool | str = None
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+@dataclass(frozen=True, slots=True, repr=False)
+class Snapshot(Printed):
     """What one step made of a program. `kept`: it was remembered, not run; `seconds` is then what
     it took at first.
 
@@ -70,6 +72,16 @@ class Snapshot:
     kept: bool = False
     checked: None | bool | str = None
     own: bool = False
+
+    def __str__(self) -> str:
+        before, after = (sum(1 for _ in p.bindings()) for p in (self.before, self.after))
+        same = counted(before, "binding")
+        change = same if before == after else f"{same} to {after:,}"
+        if self.after is self.before:
+            change += ", unchanged"
+        checked = "" if self.checked is None else f", checked: {self.checked}"
+        took = f"{duration(1e6 * self.seconds)}{' when it ran' if self.kept else ''}"
+        return f"{self.name} ({self.stage.name}): {change}, {took}{checked}"
 
     @property
     def decisions(self) -> Decisions:

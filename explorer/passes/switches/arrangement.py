@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from explorer.errors import BadOption
+from explorer.errors import BadOption, did_you_mean
 from explorer.passes.pipeline.pipeline import Step
 from explorer.passes.pipeline.ranges import Rows, check, option
 from explorer.passes.switches.needs import BEHIND, MAKES, needed
@@ -78,10 +77,9 @@ def _known(steps: Sequence[Step], name: str) -> int:
     names = [s.name for s in steps]
     if name in names:
         return names.index(name)
-    near = get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+    hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
     raise BadOption(
-        f"there is no step {name[:60]!r} in this pipeline; {hint}",
+        f"there is no step {name[:60]!r} in this pipeline{hint}",
         where="steps",
         expected=", ".join(names),
         found=name[:60],

@@ -53,7 +53,7 @@ def refusal(kernel: Kernel, tiling: Tiling, device: Device, env: ShapeEnv, sizes
     try:
         program = placed(kernel, tiling, env, device)
     except BadOption as error:
-        return str(error)
+        return error.sentence
     scratch = (b for b in program.buffers if b.kind == "scratch")
     total = sum(evaluate_dim(b.size, sizes) * ITEM_BYTES[b.dtype] for b in scratch)
     room = private_bytes(device)

@@ -10,6 +10,8 @@ from math import floor, lcm
 from explorer.devices.python_times import PythonTimes
 from explorer.errors import BadOption
 from explorer.ir.decisions.control import ControlWay
+from explorer.plain_text import duration, table
+from explorer.printed import Printed
 from explorer.runtime.control.costs import Time
 
 SAME_US = 1e-6  # times that differ by less are one: sums are rounded
@@ -92,8 +94,8 @@ class Timed:
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
+@dataclass(frozen=True, slots=True, repr=False)
+class Crossing(Printed):
     """The ways of a loop against its trips: predicted, and `timed` where a clock was asked. The
     program goes the `chosen` way, and makes so many `trips` where constants and sizes tell; those
     are a `symbol` where they are one.
@@ -107,6 +109,23 @@ class Crossing:
     constants: Constants
     origin: tuple[str, ...] = ()
     timed: tuple[Timed, ...] = ()
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                w.label,
+                "" if w.refused else duration(w.each(self.trips).us),
+                w.refused or ("chosen" if w.way == self.chosen else ""),
+            )
+            for w in self.ways
+        ]
+        return f"{self.first_line}\n{table(('way', '>an iteration, predicted', ''), rows)}"
+
+    @property
+    def first_line(self) -> str:
+        """The loop, and how often it runs."""
+        often = self.symbol or ("unknown" if self.trips is None else f"{self.trips:,}")
+        return f"loop {self.loop}, iterations: {often}"
 
     @property
     def open(self) -> tuple[WayTime, ...]:

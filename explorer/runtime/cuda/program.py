@@ -18,6 +18,8 @@ from explorer.ir.calls import efficient_binding
 from explorer.ir.dtypes import ITEM_BYTES, numpy_dtype
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
+from explorer.plain_text import counted
+from explorer.printed import Printed
 from explorer.runtime.binding.launches.assemble import assemble
 from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.launch_code import HostBranch, HostLoop, LaunchCode, Step
@@ -52,7 +54,7 @@ class Region:
     bytes: int
 
 
-class DeviceProgram:
+class DeviceProgram(Printed):
     """All kernel calls of a plan in one kernel, with one block for each unit of the plan, which
     gives up what it waits for when the kernel has run for `patience_ns`.
     """
@@ -77,6 +79,10 @@ class DeviceProgram:
         functions = dict.fromkeys(code.function for code in self.blocks.values())
         number = {function: n for n, function in enumerate(functions)}
         self.kernels = {name: number[code.function] for name, code in self.blocks.items()}
+
+    def __str__(self) -> str:
+        blocks = counted(self.units, "block")
+        return f"{self.program.name} as one kernel of {blocks} on {self.device.name}"
 
     def _is_aligned(self) -> bool:
         """Whether every tensor begins where a thread may load several elements at once, also where

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from explorer.compilation import Compilation
+from explorer.printed import Printed
 from explorer.training.runs.timeline import Timeline
 
 
@@ -20,8 +21,8 @@ class Epoch:
     validated: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Fitted:
+@dataclass(slots=True, repr=False)
+class Fitted(Printed):
     """Parameters and state after `step` steps, of which the last were in epoch `epoch` and `batch`
     batches into it; the loss of every step; what validation found; which thread did what when.
 

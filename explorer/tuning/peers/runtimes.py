@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.errors import BadOption, InternalFault, IronworksError
+from explorer.errors import BadOption, InternalFault, IronworksError, did_you_mean
 from explorer.frontends import zoo
 from explorer.frontends.model import Model
 from explorer.tuning.peers.model_forms import forms, in_order, seed_of
@@ -49,8 +49,9 @@ def known_peers(names: Iterable[str], where: str = "") -> None:
     for name in names:
         if name not in PEERS:
             known = ", ".join(PEERS)
+            near = did_you_mean(name, PEERS) or f"; there are {known}"
             raise BadOption(
-                f"no runtime is known as {name!r}; there are {known}",
+                f"no runtime is known as {name!r}{near}",
                 where=where or name,
                 expected=known,
                 found=name,

@@ -14,6 +14,8 @@ from explorer.frontends.load import load
 from explorer.frontends.model import Model
 from explorer.options import Options
 from explorer.passes.pipeline import own_passes
+from explorer.plain_text import counted, duration, size, table
+from explorer.printed import Printed
 from explorer.tuning.sweep.points import points
 from explorer.tuning.sweep.rows import FAILED, MEASURED, Row, here
 from explorer.tuning.sweep.store import Store
@@ -26,13 +28,38 @@ Progress = Callable[[str, int, int], None]
 MOST_SECONDS = 3600.0  # of one point; chosen
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+MOST_ROWS = 20  # of those that may be compared, in a table; `rows` has all
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sweep(Printed):
     """The rows of a sweep, in the order of its points."""
 
     model: str
     vary: tuple[tuple[str, tuple[str, ...]], ...]
     rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines()).rstrip()
+
+    @property
+    def first_line(self) -> str:
+        """The model, and what was varied."""
+        varied = ", ".join(name for name, _ in self.vary)
+        return f"{self.model}: {counted(len(self.rows), 'row')} over {varied}"
+
+    def _lines(self) -> Iterator[str]:
+        for on, rows in self.comparable.items():
+            front = {row.key for row in self.front[on]}
+            yield from (f"{counted(len(rows), 'row')}, {on.partition(';')[0]}", "")
+            head = [name for name, _ in rows[0].varied]
+            head += [">per run", ">99 % from", ">to", ">predicted", ">memory", ""]
+            yield from (table(head, [_cells(r, r.key in front) for r in rows[:MOST_ROWS]]), "")
+            if len(rows) > MOST_ROWS:
+                yield from (f"  and {counted(len(rows) - MOST_ROWS, 'slower row')}", "")
+        for row in self.failures:
+            words = " ".join(f"{name}={text}" for name, text in row.varied)
+            yield f"{words}: {row.reason}"
 
     @property
     def comparable(self) -> Mapping[str, tuple[Row, ...]]:
@@ -42,7 +69,7 @@ class Sweep:
         found: dict[str, list[Row]] = {}
         for row in self.rows:
             if row.kind != FAILED:
-                on = row.card if row.kind == MEASURED else "data sheets, simulated"
+                on = row.card if row.kind == MEASURED else "data sheets, predicted"
                 found.setdefault(f"{row.sizes}{on}", []).append(row)
         return {of: tuple(sorted(rows, key=lambda r: r.us or 0.0)) for of, rows in found.items()}
 
@@ -55,6 +82,13 @@ class Sweep:
     def failures(self) -> tuple[Row, ...]:
         """The rows that have a reason instead."""
         return tuple(row for row in self.rows if row.kind == FAILED)
+
+
+def _cells(row: Row, on_front: bool) -> tuple[str, ...]:
+    times = [duration(t) if t is not None else "" for t in (row.median_us, row.low_us, row.high_us)]
+    predicted = duration(row.predicted_us) if row.predicted_us is not None else ""
+    mark = "none is faster with less memory" if on_front else ""
+    return *(text for _, text in row.varied), *times, predicted, size(row.arena_bytes), mark
 
 
 def sweep(

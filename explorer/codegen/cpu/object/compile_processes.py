@@ -194,7 +194,7 @@ def _answer(job: Job) -> _Answer:
     try:
         code = compiled(job.key, job.source, job.target)
     except KernelCompileError as error:
-        return _Answer(job, None, time.perf_counter() - begin, str(error))
+        return _Answer(job, None, time.perf_counter() - begin, error.sentence)
     finally:
         collect_young()
     return _Answer(job, code, time.perf_counter() - begin)
