@@ -22,8 +22,8 @@ from explorer.codegen.cpu.print import emit
 from explorer.codegen.listing import Listings
 from explorer.devices.model import Device
 from explorer.devices.target import Target
-from explorer.errors import Cancelled, KernelCompileError
-from explorer.ir.calls import efficient_binding
+from explorer.errors import Cancelled, KernelCompileError, printable
+from explorer.ir.calls import code_text, efficient_binding
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical, canonical_symbols, renamed_tiling, with_symbols
@@ -203,7 +203,8 @@ def build(
 
     def told(name: str) -> None:
         nonlocal done
-        if progress is not None and progress(name, done, len(printed)) is False:
+        wanted = progress is None or progress(code_text(name), done, len(printed))
+        if wanted is False:
             raise Cancelled("code generation was cancelled")
         done += 1
 
@@ -240,7 +241,7 @@ def build(
 
 def _of_operators(problem: KernelCompileError, calls: Sequence[Binding]) -> KernelCompileError:
     """The error with the operators whose kernel it is."""
-    names = {b.name: b for b in calls} | {efficient_binding(b.name): b for b in calls}
+    names = {printable(n): b for b in calls for n in (b.name, efficient_binding(b.name))}
     binding = names.get(problem.where)
     if binding is None or not binding.origin:
         return problem

@@ -70,9 +70,17 @@ class KernelCall:
     block: Block | None = None
 
 
+EFFICIENT = "\0efficient"
+
+
 def efficient_binding(binding: str) -> str:
     """The name under which there is code for a call's efficient tiling, which no binding has."""
-    return f"{binding}\0efficient"
+    return f"{binding}{EFFICIENT}"
+
+
+def code_text(name: str) -> str:
+    """Return what a reader is told of the code that has this name: of which binding it is."""
+    return name.replace(EFFICIENT, ", for few units")
 
 
 def updates_of(call: KernelCall, results: tuple[Var, ...]) -> tuple[tuple[Var, Var], ...]:

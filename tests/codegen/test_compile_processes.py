@@ -19,6 +19,7 @@ from explorer.codegen.cpu.object.compile_processes import Helpers, Job, compile_
 from explorer.codegen.cpu.object.object_code import MachineCode, key_of, loaded
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.errors import Cancelled, KernelCompileError
+from explorer.ir.calls import efficient_binding
 from tests.tile.programs import TARGET
 
 MODEL = Path(__file__).parent.parent / "data" / "tiny_skip.onnx"
@@ -234,3 +235,32 @@ def test_helpers_are_as_many_as_idle_cores_and_work_allow(monkeypatch: pytest.Mo
     assert helper_count.helpers_for(1000) == helper_count.MOST_HELPERS
     policy(monkeypatch, idle=63, free=helper_count.KEPT_FREE_BYTES + 2 * helper_count.HELPER_BYTES)
     assert helper_count.helpers_for(1000) == 2
+
+
+def test_progress_tells_of_every_kernel_in_words_that_can_be_shown() -> None:
+    path = Path(__file__).parents[1] / "data" / "tiny_resnet18.onnx"
+    rolled = explorer.compile(path, until="rolled").program
+    both = [b.name for b in rolled.kernel_calls if b.kernel_call.efficient is not None]
+    told: list[tuple[str, int, int]] = []
+    build(rolled, explorer.device("this-cpu"), lambda *words: told.append(words))
+    names, done, of = zip(*told, strict=True)
+    assert both and all(name.isprintable() for name in names)
+    assert len(set(names)) == len(names) == len(rolled.kernel_calls) + len(both)
+    assert done == tuple(range(len(names))) and set(of) == {len(names)}
+
+
+def test_an_error_in_the_second_code_of_a_call_names_its_operators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = Path(__file__).parents[1] / "data" / "tiny_resnet18.onnx"
+    rolled = explorer.compile(path, until="rolled").program
+    call = next(b for b in rolled.kernel_calls if b.kernel_call.efficient is not None)
+    name = efficient_binding(call.name)
+
+    def fails(*_: object) -> None:
+        raise KernelCompileError("it does not compile", where=name)
+
+    monkeypatch.setattr("explorer.codegen.build.compile_jobs", fails)
+    with pytest.raises(KernelCompileError, match=r"it does not compile") as found:
+        build(rolled, explorer.device("this-cpu"))
+    assert found.value.where == ", ".join(sorted(call.origin))

@@ -23,6 +23,7 @@ from widgets.page.report import document, page, question_key
 from widgets.page.shell import House
 from widgets.session.session import Session
 from widgets.session.timing import turning
+from widgets.session.timing.jobs import Job
 from widgets.session.verdict import against
 from widgets.welder import tile_graph
 
@@ -343,3 +344,12 @@ def test_a_comparison_goes_on_beside_and_tells_how_far_it_is() -> None:
     timed = len(told)
     session.measure()
     assert len(told) == timed and "× the baseline's time" in session.verdict()["small"]
+    assert len(told) == timed and "slower than A" in session.verdict()["big"]
+
+
+def test_the_step_under_way_is_never_one_more_than_there_are() -> None:
+    job = Job(1)
+    job.compiling("clean up", 0, 29)
+    assert job.what == "Compiling: clean up, 1 of 29"
+    job.compiling("plan memory", 29, 29)
+    assert job.what == "Compiling: plan memory, 29 of 29"

@@ -34,7 +34,7 @@ def compiled(c: Compiled, moves: Sequence[Move], job: Job) -> Compiled:
     """
 
     def progress(step: str, done: int, steps: int) -> None:
-        job.what = f"Compiling: {step}, {done + 1} of {steps}"
+        job.compiling(step, done, steps)
         job.told(0)
 
     options, ended = judged.with_moves(c, moves), job.stop.is_set

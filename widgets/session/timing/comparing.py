@@ -41,10 +41,7 @@ class Comparing:
         given = inputs()
 
         def work(job: Job) -> None:
-            def told(what: str, done: int, of: int) -> None:
-                job.what = f"Compiling: {what}, {done + 1} of {of}"
-
-            with telling(told), cancellable(job.stop.is_set):
+            with telling(job.compiling), cancellable(job.stop.is_set):
                 coded = replace(step, setting=with_code(step.setting))
             job.what = ""
             if _comparable(step, base):

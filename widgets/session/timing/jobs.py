@@ -35,6 +35,10 @@ class Job:
             raise Cancelled("the timing was cancelled; nothing of it was kept")
         self.done = min(done, self.of)
 
+    def compiling(self, step: str, done: int, steps: int) -> None:
+        """Say which step is under way; the last one is, too, when all are done."""
+        self.what = f"Compiling: {step}, {min(done + 1, steps)} of {steps}"
+
     def told_on(self) -> dict[str, Any]:
         """How far it is, as a JSON value."""
         over = self.over.is_set()
