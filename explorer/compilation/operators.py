@@ -8,7 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 
+from explorer.errors import printable
 from explorer.ir.calls import Branch, FunctionCall, Gradient, KernelCall, LibraryCall, Loop
 from explorer.ir.program import Binding, Program, SourceOp
 from explorer.ir.stage import Stage
@@ -16,6 +18,7 @@ from explorer.ops import family
 
 CALLS = (KernelCall, LibraryCall, Branch, Loop, FunctionCall, Gradient)
 MADE_UP = re.compile(r"n(\d+(?:_\d+)?)")  # by the frontend, where the file has no name
+PYTHON = re.compile(r"[^:]+:(?P<line>\d+) (?P<does>[^ /]+)")  # a line of a traced function
 PREFIX = "node_"  # that PyTorch's exporter gives every node
 
 
@@ -73,7 +76,7 @@ def calls_by_operator(program: Program) -> dict[str, tuple[str, ...]]:
     }
 
 
-_WEIGHT = ("conv", "matmul", "reduction", "control flow", "library call")
+_WEIGHT = ("conv", "matmul", "reduction", "control flow", "library call", "elementwise")
 
 
 def head(ops: Iterable[Operator]) -> Operator | None:
@@ -92,33 +95,51 @@ def label_of(known: Iterable[Operator], ops: Collection[str]) -> str:
 
 
 def call_labels(known: Sequence[Operator], program: Program) -> Mapping[str, str]:
-    """The name of each call that a reader meets, by its binding: that of its heaviest operator. Of
-    several with the same, the first one that computes has it, and the others a number behind it.
-    """
-    order = {o.name: i for i, o in enumerate(known)}
+    """The name of each call that a reader meets, by its binding: see `told_apart`."""
     calls = [b for _, b in program.bindings() if is_call(b)]
     calls.sort(key=lambda b: family(b) == "layout")
+    return told_apart(known, {b.name: (b.origin, _does(b)) for b in calls})
+
+
+def told_apart(
+    known: Sequence[Operator], computed: Mapping[str, tuple[Collection[str], str]]
+) -> dict[str, str]:
+    """A name for each of what is computed, of its source operators and a word for what it does:
+    that of its heaviest operator. Of several with the same, those of more operators say how many
+    more, as `matmul + 3`, then what they do, as `Conv 7 pad`; else a number stands behind it.
+    """
+    order = {o.name: i for i, o in enumerate(known)}
+    ways: dict[str, tuple[str, ...]] = {}
+    for key, (ops, does) in computed.items():
+        mine = [known[i] for i in sorted(order[o] for o in ops if o in order)]
+        first = head(mine)
+        label = first.label if first else key
+        more = f"{label} + {len(mine) - 1}" if len(mine) > 1 else label
+        ways[key] = (label, more, f"{more} {does}".rstrip())
+    uses = [Counter(way[n] for way in ways.values()) for n in range(3)]
     found: dict[str, str] = {}
-    taken: Counter[str] = Counter()
-    for b in calls:
-        first = head(known[i] for i in sorted(order[o] for o in b.origin if o in order))
-        label = first.label if first else b.name
-        taken[label] += 1
-        found[b.name] = f"{label} ({taken[label]})" if taken[label] > 1 else label
+    taken: set[str] = set()
+    for key, way in ways.items():
+        alone = (name for n, name in enumerate(way) if uses[n][name] == 1)
+        numbered = (f"{way[0]} ({n})" if n > 1 else way[0] for n in count(1))
+        found[key] = next(name for name in chain(alone, numbered) if name not in taken)
+        taken.add(found[key])
     return found
+
+
+def _does(binding: Binding) -> str:
+    return binding.expr.kernel.name if isinstance(binding.expr, KernelCall) else ""
 
 
 def value_labels(known: Sequence[Operator], program: Program) -> Mapping[str, str]:
     """What each value of a program is called by a reader: as the heaviest of the source operators
-    that make it. Values of which nothing is known have no entry.
+    that make it, and no two bindings alike. Values of which nothing is known have no entry.
     """
-    place = {o.name: i for i, o in enumerate(known)}
-    found: dict[str, str] = {}
-    for _, b in program.bindings():
-        first = head(known[i] for i in sorted(place[o] for o in b.origin if o in place))
-        if first is not None:
-            found |= {v.name: first.label for v in b.vars}
-    return found
+    mine = {o.name for o in known}
+    bindings = [b for _, b in program.bindings() if b.origin & mine]
+    bindings.sort(key=lambda b: family(b) == "layout")
+    called = told_apart(known, {b.name: (b.origin, _does(b)) for b in bindings})
+    return {v.name: called[b.name] for b in bindings for v in b.vars}
 
 
 def in_words(text: str, names: Mapping[str, str]) -> str:
@@ -139,12 +160,14 @@ def is_call(binding: Binding) -> bool:
 
 def labels(sources: Sequence[SourceOp]) -> dict[str, str]:
     """The name of each operator that a reader meets: the last part of its path, and as many of
-    those before as tell it from all others; its kind and number where the file has no name.
+    those before as tell it from all others; of a line of Python what it calls, as `add`, with the
+    line where others call that too: `add:53`; kind and number where the file has no name.
     """
     ends = {s.name: tuple(_ends(s)) for s in sources}
-    count = Counter(end for found in ends.values() for end in found)
+    uses = Counter(end for found in ends.values() for end in found)
     return {
-        name: next((end for end in found if count[end] == 1), name) for name, found in ends.items()
+        name: printable(next((end for end in found if uses[end] == 1), name))
+        for name, found in ends.items()
     }
 
 
@@ -153,6 +176,10 @@ def _ends(source: SourceOp) -> Iterator[str]:
     made_up = MADE_UP.fullmatch(source.name)
     if made_up:
         yield f"{source.op.replace('Normalization', 'Norm')} {made_up[1]}"
+        return
+    line = PYTHON.fullmatch(source.name)
+    if line:
+        yield from (line["does"], f"{line['does']}:{line['line']}", source.name)
         return
     parts = source.name.strip("/").split("/")
     parts[-1] = parts[-1].removeprefix(PREFIX) or source.op

@@ -51,7 +51,7 @@ def test_every_room_has_rows_a_drawing_and_a_table(session: Session, room: str) 
 def test_rows_are_had_without_jupyter() -> None:
     planned, measured = data(C, "rammer")
     assert planned.kind == "planned" and measured.kind == "measured"
-    with pytest.raises(BadOption, match="no room 'cellar'"):
+    with pytest.raises(BadOption, match="no view 'cellar'"):
         data(C, "cellar")
 
 

@@ -63,9 +63,11 @@ export function textWidth(text, font) {
   return pen.measureText(text).width;
 }
 
-/** The text, with an ellipsis in its middle where it is wider than the room. */
+/** The text, where it is wider than the room: of a path its last parts that fit, behind an ellipsis; of others what fits with one in the middle. */
 export function fit(text, room, font) {
   if (textWidth(text, font) <= room) return text;
+  for (const { index } of /^\S*[/:]\S+( \S+){0,2}$/.test(text) ? text.matchAll(/(?<=.)[/:]|(?<= )\S/g) : [])
+    if (textWidth(`…${text.slice(index)}`, font) <= room) return `…${text.slice(index)}`;
   let low = 1, high = text.length;
   const cut = n => `${text.slice(0, Math.ceil(n / 2))}…${text.slice(text.length - Math.floor(n / 2))}`;
   while (low < high) {

@@ -5,6 +5,7 @@ a label is.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -123,9 +124,14 @@ def _advance(letter: str) -> int:
 
 
 def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
-    """The text, with an ellipsis in its middle where it is wider than the room."""
+    """The text, where it is wider than the room: of a path its last parts that fit, behind an
+    ellipsis; of others what fits with an ellipsis in the middle.
+    """
     if text_width(text, px, mono=mono) <= room:
         return text
+    for part in PARTS.finditer(text) if PATH.fullmatch(text) else ():
+        if text_width(end := f"…{text[part.start() :]}", px, mono=mono) <= room:
+            return end
     letters = room * 1000 / px / _NARROWEST  # more never fit
     low, high = 1, len(text) - 1 if letters >= len(text) else max(1, int(letters))
     while low < high:  # more letters are never narrower
@@ -135,6 +141,10 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
         else:
             high = keep - 1
     return _shortened(text, low) if low > 1 else "…"
+
+
+PATH = re.compile(r"\S*[/:]\S+( \S+){0,2}")  # `a/b/MatMul`, `flow.py:57 matmul (2)`
+PARTS = re.compile(r"(?<=.)[/:]|(?<= )\S")
 
 
 def _shortened(text: str, keep: int) -> str:

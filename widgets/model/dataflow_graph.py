@@ -108,7 +108,7 @@ def _kernel_nodes(program: Program, known: tuple[Operator, ...]) -> dict[str, No
             continue
         ops = [known[i] for i in sorted(order[o] for o in binding.origin & order.keys())]
         name, kind = binding.name, call_family(binding, ops)
-        more = f"+{len(ops) - 1}" if len(ops) > 1 else ""
+        more = f"+{len(ops) - 1}" if len(ops) > 1 and " + " not in labels[name] else ""
         nodes[name] = Node(name, labels[name], "kernel", kind, tuple(o.name for o in ops), more)
     return nodes
 

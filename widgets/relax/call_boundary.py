@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from explorer.compilation.operators import Operator, label_of, value_labels
+from explorer.compilation.operators import Operator, told_apart, value_labels
 from explorer.ir.annotations import Derived, Match, signature_of, unify
 from explorer.ir.calls import Branch, FunctionCall, KernelCall, Loop, Var
 from explorer.ir.kernel import Kernel
@@ -83,16 +83,17 @@ def data(c: Compiled, known: Sequence[Operator] = ()) -> tuple[BoundaryRow, ...]
     """
     found = (*of_program(typed(c), kernels=False), *of_program(lowered(c), kernels=True))
     labels = value_labels(known, lowered(c))
-    return tuple(_called(r, known, labels) for r in found)
+    called = told_apart(known, {r.name: (r.ops, r.callee) for r in found})
+    return tuple(_called(r, called[r.name], labels) for r in found)
 
 
-def _called(r: BoundaryRow, known: Sequence[Operator], labels: Mapping[str, str]) -> BoundaryRow:
+def _called(r: BoundaryRow, called: str, labels: Mapping[str, str]) -> BoundaryRow:
     """The row with values called as the reader knows them."""
     passed, results = (
         tuple(replace(p, argument=labels.get(p.argument, p.argument)) for p in part)
         for part in (r.passed, r.results)
     )
-    return replace(r, called=label_of(known, r.ops) or r.name, passed=passed, results=results)
+    return replace(r, called=called, passed=passed, results=results)
 
 
 def of_program(program: Program, *, kernels: bool) -> tuple[BoundaryRow, ...]:

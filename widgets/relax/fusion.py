@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from explorer.compilation.operators import Operator, in_words, label_of
+from explorer.compilation.operators import Operator, in_words, told_apart
 from explorer.relax.fusion import FusionPlan
 from explorer.relax.fusion import plan as plan_of
 from explorer.relax.fusion.model import Node
@@ -92,7 +92,7 @@ def of_plan(
         _row(node, plan, number.get(node.name, 0), node.name in anchors, node.name in ends, origins)
         for node in plan.graph.nodes
     )
-    called = {r.name: label_of(known, r.ops) or r.name for r in rows}
+    called = told_apart(known, {r.name: (r.ops, r.label) for r in rows})
     named = (replace(r, called=called[r.name], reason=in_words(r.reason, called)) for r in rows)
     return FusionRows(tuple(named), len(together), ran)
 

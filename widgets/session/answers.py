@@ -124,9 +124,16 @@ def imported(s: OnShow) -> Any:
 
 def _rows(s: OnShow, lines: Sequence[DiffLine]) -> list[Any]:
     return [
-        [r.mark, r.number, r.text, r.family, s.house.positions(r.ops), r.mate, r.words]
+        [r.mark, r.number, _named(s, r), r.family, s.house.positions(r.ops), r.mate, r.words]
         for r in lines
     ]
+
+
+def _named(s: OnShow, line: DiffLine) -> str:
+    """A line, and behind that of a call what other views call it."""
+    name = s.house.heaviest(line.ops) if line.family and not line.text.startswith("    ") else ""
+    said = name and f" {line.text} ".find(f" {name} ") < 0
+    return f"{line.text}{', ' if '  # ' in line.text else '  # '}{name}" if said else line.text
 
 
 def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
