@@ -46,7 +46,7 @@ def stacking(reverse: Differentiating, binding: Binding, loop: Loop) -> Stacked:
     state = body.params[COUNTERS : COUNTERS + len(loop.state)]
     for before, param in zip(loop.state, state, strict=True):
         if before.type != param.type:
-            reverse.refuse(f"changes the shape of {param.name} from trip to trip")
+            reverse.refuse(f"changes the shape of {param.name} from iteration to iteration")
     forward = replace(reverse.function, body=tuple(reverse.forward))
     trips = trips_of(loop, forward, body, around.program)
     kept = (*state, *_products(body, around))

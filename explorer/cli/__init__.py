@@ -47,7 +47,7 @@ COMMANDS = {
     "bug-report": "what a report of a fault needs, and nothing private",
     "report": "one offline file: every stage, its pictures, the timings",
     "lab": "JupyterLab, opened on the tour",
-    "serve": "the house of a model as a web page of its own",
+    "serve": "the explorer of a model as a web page of its own",
 }
 OURS = frozenset(COMMANDS) - {"report", "lab", "serve"}
 NO, BAD, FAULT, STOPPED = 1, 2, 70, 130  # 70: EX_SOFTWARE of BSD's sysexits.h

@@ -133,7 +133,7 @@ def run_flags(parser: Parser) -> None:
         metavar="batch=1,seq=128",
         help="values of symbolic dims",
     )
-    add("--threads", type=threads, metavar="N", help="workers (default: one for each core)")
+    add("--threads", type=threads, metavar="N", help="cores to run on (default: all)")
     add("--inputs", metavar="FILE.npz", help="the inputs by name (default: random ones)")
 
 

@@ -100,4 +100,4 @@ def _cost(c: Candidate[Tiling | Block | bool]) -> str:
     if c.refused:
         return f"refused: {c.refused}"
     terms = ", ".join(f"{name} {us:.1f}" for name, us in c.terms if us)
-    return f"{c.cost_us:8.1f} us modelled ({terms})"
+    return f"{c.cost_us:8.1f} us predicted ({terms})"

@@ -164,7 +164,7 @@ def table(entries: Sequence[Entry]) -> str:
             continue
         ratio = e.default_us / e.score_us
         clock = f"; here {e.verdict}" if e.verdict else ""
-        lines.append(f"{e.file}: {e.challenge} {e.score_us:.2f} us simulated, {ratio:.2f}x{clock}")
+        lines.append(f"{e.file}: {e.challenge} {e.score_us:.2f} us predicted, {ratio:.2f}x{clock}")
     return "\n".join(lines)
 
 

@@ -108,8 +108,8 @@ def check(name: str, answer: Any) -> Verdict:
     option = f"{asked.policy_of}.policy"
     return replace(
         found,
-        entered=f"It is {asked.policy_name!r} among the choices of {option} now, in houses and in "
-        "options.",
+        entered=f"It is {asked.policy_name!r} among the choices of {option} now, in "
+        "explorers and in options.",
     )
 
 

@@ -52,6 +52,11 @@ def _shipped(name: str) -> Device:
     return read_sheet((SHEETS / f"{name}.toml").read_text(encoding="utf-8"), name)
 
 
+def unit_word(device: str) -> str:
+    """What one unit of a device is called: a core of a CPU, an SM of a GPU's data sheet."""
+    return "core" if not device or device in HERE or device.startswith("cpu") else "SM"
+
+
 def of_ones_own(device: Device, where: str) -> Device:
     """A device that does not ship, under a name that is free; BadSheet where it is taken."""
     if device.name in (*HERE, *CPUS, SIMULATED, *device_names()):

@@ -52,7 +52,7 @@ class Options:
     schedule: str | LevelPolicy = option(
         "auto", PolicyOf("grinder", SCHEDULES), "how loops and branches run"
     )
-    unroll: int = option(8, Whole(1, MOST_TRIPS), "trips of a turn, at most")
+    unroll: int = option(8, Whole(1, MOST_TRIPS), "iterations that are unrolled, at most")
     inline_branches: bool = option(True, Switch(), "small branches may be computed on both sides")
     measure: int = option(
         0, Whole(0, MOST_MEASURED_WAYS), "of the best ways, so many are timed; 0: none"

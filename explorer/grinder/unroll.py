@@ -37,9 +37,9 @@ def refusal(
     each.
     """
     if checked:
-        return "its data may end it before any trip, so each keeps its guard"
+        return "its data may end it before any iteration, so each keeps its guard"
     if not trip:
-        return "nothing says how many trips it makes"
+        return "nothing says how many iterations it makes"
     operators = list(operators_of(body))
     if not operators:
         return "its body computes nothing"

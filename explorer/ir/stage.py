@@ -38,6 +38,6 @@ PROMISES: dict[Stage, str] = {
     Stage.WELDED: "kernels that share tiles are one kernel",
     Stage.ROLLED: "every kernel has its tiles for each memory level",
     Stage.RAMMED: "rTasks stand on execution units in order, with barriers where data crosses",
-    Stage.PLANNED: "every intermediate has its place in one arena",
+    Stage.PLANNED: "every intermediate has its place in memory",
     Stage.EMITTED: "every kernel is machine code",
 }

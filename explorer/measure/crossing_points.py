@@ -64,7 +64,7 @@ def timed_crossing(
         found += _timed(ran, crossing, one, cancelled or (lambda: False))
     if not found:
         raise BadOption(
-            f"{crossing.loop} makes no trip with these inputs, or more than can be timed",
+            f"{crossing.loop} makes no iteration with these inputs, or more than can be timed",
             where=crossing.loop,
             try_="inputs with which it makes some",
         )
@@ -119,8 +119,8 @@ def _going(
     found = Executable(replace(program, decisions=decisions), codes, device)
     if not any(crossing.loop == loop.binding for loop in _outermost(found)):
         raise BadOption(
-            f"{crossing.loop} stands inside of another loop, or of a call: its trips cannot be "
-            "told apart",
+            f"{crossing.loop} stands inside of another loop, or of a call: its iterations cannot "
+            "be told apart",
             where=crossing.loop,
             try_="the loop around it",
         )

@@ -315,9 +315,9 @@ class _Reader:
         total: float,
     ) -> Iterator[Brick]:
         for unit, start, end, call, *rest in self.rows(found, name, 8):
-            which, origin = calls[self.whole(call, 0, len(calls) - 1, "a brick's call")]
-            unit = self.whole(unit, 0, units - 1, "a brick's unit")
-            numbers = [self.whole(n, 0, 1 << 62, "a brick") for n in rest]
+            which, origin = calls[self.whole(call, 0, len(calls) - 1, "a task's call")]
+            unit = self.whole(unit, 0, units - 1, "a task's unit")
+            numbers = [self.whole(n, 0, 1 << 62, "a task") for n in rest]
             first, last, program, iteration = numbers
             times = self.span(start, end, total)
             yield Brick(unit, *times, which, first, last, origin, program, iteration)

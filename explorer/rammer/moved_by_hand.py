@@ -110,7 +110,7 @@ class _Moving:
         me, m = self.positions[self.move.operator], self.move
         programs, taken = _without([list(p) for p in self.placement.programs], me, m)
         if taken is None:
-            return Refusal("tasks", 0, m.last - m.first, f"{m.operator} has no such brick")
+            return Refusal("tasks", 0, m.last - m.first, f"{m.operator} has no such task")
         split = self._split(programs, me)
         if split:
             return split
@@ -165,7 +165,7 @@ class _Moving:
                 pieces = (replace(s, last=last), share, replace(s, first=last))
                 lane[n : n + 1] = [p for p in pieces if p.first < p.last]
                 return None
-        text = f"{name} has no brick that ends there on unit {self.move.unit}"
+        text = f"{name} has no task that ends there on core {self.move.unit}"
         return Refusal("brick", last, 0, text)
 
     def _launches(self, lanes: list[list[list[Share]]], me: int) -> Refusal | None:

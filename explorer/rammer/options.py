@@ -27,9 +27,9 @@ class Options:
     """
 
     policy: str | Policy = option("wavefront", PolicyOf("rammer", POLICIES), "how tasks are placed")
-    threads: int = option(0, Whole(0, MOST_THREADS), "workers; 0: as many as the device has units")
-    brick_tasks: int = option(0, Whole(0, MOST_TASKS), "tasks of a brick; 0: by bricks")
-    bricks: int = option(8, Whole(1, MOST_BRICKS), "bricks of a unit's share of an operator")
+    threads: int = option(0, Whole(0, MOST_THREADS), "cores or SMs; 0: all of the device")
+    brick_tasks: int = option(0, Whole(0, MOST_TASKS), "tasks of a chunk; 0: by chunks")
+    bricks: int = option(8, Whole(1, MOST_BRICKS), "chunks per core of an operator")
     profile: TaskProfile | None = None
     meet: int = option(
         0, Whole(0, MOST_THREADS), "units that are waited for one by one; 0: any number"

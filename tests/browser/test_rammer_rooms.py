@@ -79,7 +79,9 @@ def test_a_word_of_the_glossary_is_told_where_it_stands(room: Page) -> None:
     assert (share.get_attribute("title") or "").startswith("chunks per core: ")
     cause = room.locator(".drawn svg text", has_text="barrier").first
     cause.hover()
-    assert "barrier: A point that no unit passes" in (cause.locator("title").text_content() or "")
+    assert "barrier: A point that no core or SM passes" in (
+        cause.locator("title").text_content() or ""
+    )
     device = room.locator(".rbar label", has_text="device")
     device.hover()
     assert not device.get_attribute("title")  # no word of the glossary, nothing to tell

@@ -23,6 +23,8 @@ from explorer.measure.compare import Measurement
 from explorer.roller.tiles.weigh import label_of
 from explorer.tuning.race import RaceResult, Runner
 from widgets.charts import kernels, roofline
+from widgets.draw.plots import log_ticks, number_text
+from widgets.draw.table import rate_text, speed_text
 from widgets.draw.theme import SCHEMES
 from widgets.model import brick_wall
 from widgets.model.brick_wall import Call
@@ -81,13 +83,13 @@ def test_labels_of_roofs_never_overlap(speeds: tuple[float, ...]) -> None:
 
 def test_the_roofline_s_points_are_the_rows(c: Any) -> None:
     rows, figure = rows_of(c, "roofline"), figure_of(c, "roofline")
-    assert marks(figure, "modelled") == sorted((p.intensity, p.modelled) for p in rows.points)
+    assert marks(figure, "predicted") == sorted((p.intensity, p.modelled) for p in rows.points)
     assert marks(figure, "measured") == [] and "predicted" in figure.layout.yaxis.title.text
     shown = rows.points[rows.rank]
-    assert marks(figure, "on show") == [(shown.intensity, shown.modelled)]
+    assert marks(figure, "current") == [(shown.intensity, shown.modelled)]
     peaks = dict(rows.peaks)
     for r in rows.roofs:
-        units = "1 unit" if r.units == 1 else f"{r.units} units"
+        units = brick_wall.units_text(r.units, rows.device)
         (line,) = [t for t in figure.data if t.customdata[0].startswith(f"{r.level} of {units}:")]
         assert line.name.startswith(f"roofs of {units}")
         expected = [min(peaks[r.units], r.gb_per_s * x) for x in line.x]
@@ -99,7 +101,7 @@ def test_the_roofline_s_points_are_the_rows(c: Any) -> None:
 def test_tiles_that_were_timed_are_filled_points() -> None:
     here = explorer.compile(model, until="emitted")
     figure = widgets.figure(here, "roofline", measured=True)
-    assert len(marks(figure, "measured")) == len(marks(figure, "modelled")) > 0
+    assert len(marks(figure, "measured")) == len(marks(figure, "predicted")) > 0
     assert "predicted" not in figure.layout.yaxis.title.text
     filled = [t for t in figure.data if t.name.startswith("measured")]
     assert all("-open" not in t.marker.symbol and "measured" in t.customdata[0] for t in filled)
@@ -293,7 +295,7 @@ def test_measuring_for_a_picture_goes_on_beside_and_keeps_what_it_found() -> Non
     session = Session(explorer.compile(model, until="emitted"))
     told = session.answer("picture", {"room": "kernels"})["controls"]
     assert told["action"] == ["clock", "Measure the kernels", {"room": "kernels", "op": -1}]
-    with pytest.raises(BadOption, match="was not measured as it is on show"):
+    with pytest.raises(BadOption, match="was not measured as it is now"):
         session.answer("clock", {"room": "kernels"})
     job = session.answer("begin_clock", {"room": "kernels"})["job"]
     assert session.bench.jobs.wait(job)["error"] is None
@@ -336,7 +338,7 @@ def test_a_search_has_its_trials_in_order_and_the_best_so_far(
     assert rows.first is rows.trials[0] and rows.best.measured.median_us == least
     figure = gallery.chart(picture, session, "", "light")
     by = {t.name: t for t in figure.data}
-    assert list(by["modelled"].y) == [t.modelled_us for t in rows.trials]
+    assert list(by["predicted"].y) == [t.modelled_us for t in rows.trials]
     measured = [t for t in figure.data if t.name.startswith("measured")]
     points = sorted((x, y) for t in measured for x, y in zip(t.x, t.y, strict=True))
     assert points == [(n + 1, m.median_us) for n, m in enumerate(took)]
@@ -378,7 +380,7 @@ def test_a_figure_of_ones_own_gets_the_ground_and_ink_of_its_theme() -> None:
 def test_what_has_no_chart_is_refused() -> None:
     early = explorer.compile(model, until="typed")
     for room in ("roller", "no such room"):
-        with pytest.raises(BadOption, match="no room with a chart") as refused:
+        with pytest.raises(BadOption, match="no view with a chart") as refused:
             widgets.figure(early, room)
         assert all(name in refused.value.sentence for name in CHARTS)
     with pytest.raises(BadOption, match="Roller has tiled nothing"):
@@ -426,3 +428,76 @@ def test_a_race_is_a_dot_and_an_interval_a_runtime() -> None:
     assert room.chart["figure"]["data"][0]["y"] == ["ironworks", "onnxruntime"]
     bundle: Any = room._repr_mimebundle_()
     assert "onnxruntime" in (bundle[0] if isinstance(bundle, tuple) else bundle)["image/svg+xml"]
+
+
+def _axes(figure: go.Figure) -> list[Any]:
+    return [*figure.select_xaxes(), *figure.select_yaxes()]
+
+
+def _numbers(figure: go.Figure, axis: Any) -> list[float]:
+    letter, name = axis.plotly_name[0], axis.plotly_name.replace("axis", "")
+    found: list[float] = []
+    for trace in figure.data:
+        if (getattr(trace, f"{letter}axis", None) or letter) == name:
+            found += [v for v in getattr(trace, letter) if isinstance(v, int | float)]
+    return found
+
+
+UNIT = "µs|ms|MiB|KiB|B|bytes|%|×|count|elements|GFLOP/s|operations/B|position"
+UNITS = rf"\(({UNIT})[^)]*\)| ÷ |\(in order"
+
+
+@pytest.mark.parametrize("room", OF_ANY)
+def test_every_axis_has_a_title_with_its_unit_and_ticks_that_people_read(c: Any, room: str) -> None:
+    check_axes(figure_of(c, room))
+
+
+@pytest.mark.parametrize(
+    ("model", "room"),
+    [("tiny_while", "crossing"), ("tiny_while", "errors"), ("tiny_bert", "sizes")],
+)
+def test_axes_of_charts_of_a_run_have_titles_and_ticks_that_people_read(
+    model: str, room: str
+) -> None:
+    session = Session(explorer.compile(f"tests/data/{model}.onnx"))
+    session.run_once()
+    check_axes(gallery.chart(gallery.named(room), session, "", "light"))
+
+
+def check_axes(figure: go.Figure) -> None:
+    for axis in _axes(figure):
+        name = axis.title.text
+        assert name, axis.plotly_name
+        values = _numbers(figure, axis)
+        if not values:
+            continue
+        assert re.search(UNITS, name) or axis.ticktext, name
+        if axis.type == "log":
+            inside = [
+                text
+                for v, text in zip(axis.tickvals, axis.ticktext, strict=True)
+                if min(values) / 10 <= v <= 10 * max(values)
+            ]
+            assert len(set(inside)) == len(inside) >= 2, (name, axis.ticktext)
+            assert all(re.fullmatch(r"[\d,.]+( [KMG]?i?B)?", text) for text in inside), inside
+        assert axis.ticktext or axis.exponentformat == "none"
+    texts = [a.text for a in figure.layout.annotations]
+    texts += [
+        str(s) for t in figure.data for s in (t.customdata if t.customdata is not None else ())
+    ]
+    assert not [text for text in texts if re.search(r"\d[eE][+-]?\d", text or "")]
+
+
+def test_a_fast_memory_is_named_in_words_that_people_say() -> None:
+    assert [rate_text(v) for v in (12080.0, 240.4, 20.0)] == ["12.1 TB/s", "240 GB/s", "20 GB/s"]
+    assert [speed_text(v) for v in (12480.0, 950.0, 0.52)] == [
+        "12.5 TFLOP/s", "950 GFLOP/s", "0.52 GFLOP/s",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", [(1, 1e6), (0.3, 40), (20, 70), (51, 58), (3, 3)])
+def test_ticks_of_a_logarithm_are_round_and_several(ends: tuple[float, float]) -> None:
+    found = log_ticks(ends)
+    inside = [v for v in found if ends[0] / 10 <= v <= 10 * ends[1]]
+    assert len(inside) >= 2 and found == sorted(found)
+    assert all("e" not in number_text(v) for v in found)

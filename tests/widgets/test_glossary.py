@@ -21,4 +21,4 @@ def test_policies_and_what_a_walls_rooms_offer_are_explained() -> None:
     from explorer.rammer import POLICIES
 
     assert {*POLICIES} <= meanings().keys()
-    assert {"bricks a share", "unit", "rKernel", "policy"} <= meanings().keys()
+    assert {"chunks per core", "core", "SM", "rKernel", "policy"} <= meanings().keys()

@@ -344,7 +344,6 @@ def test_a_comparison_goes_on_beside_and_tells_how_far_it_is() -> None:
     timed = len(told)
     session.measure()
     assert len(told) == timed and "× the baseline's time" in session.verdict()["small"]
-    assert len(told) == timed and "slower than A" in session.verdict()["big"]
 
 
 def test_the_step_under_way_is_never_one_more_than_there_are() -> None:

@@ -41,10 +41,11 @@ function inLines(words, room, font) {
   return lines.join("<br>");
 }
 
-/** An axis whose title has this much room; in a narrow chart only the tens of a logarithm are written. */
+/** An axis whose title has this much room; in a narrow chart only the tens of a logarithm are written, where it has several. */
 function fitted(axis, room, font, narrow) {
   const title = axis.title?.text ? { ...axis.title, text: inLines(axis.title.text, room, font) } : axis.title;
-  return { ...axis, title, ...(narrow && axis.type === "log" && { dtick: 1 }) };
+  const tens = narrow && axis.type === "log" ? axis.tickvals?.flatMap((v, n) => v > 0 && Math.log10(v) % 1 === 0 ? [n] : []) ?? [] : [];
+  return { ...axis, title, ...(tens.length > 3 && { tickvals: tens.map(n => axis.tickvals[n]), ticktext: tens.map(n => axis.ticktext[n]) }) };
 }
 
 const plain = words => words.replace(/<br>/g, ", ");
@@ -98,11 +99,11 @@ export function chartView(ctx) {
     const apart = !wide || shown.figure.layout.xaxis?.side === "top";
     plot.classList.toggle("apart", apart); // its buttons have a row of their own
     const layout = coloured(shown.figure.layout, style), ink = style.getPropertyValue("--ink3").trim();
-    const legend = wide ? BESIDE : layout.xaxis?.side === "top" ? BELOW : ABOVE, font = `11px ${layout.font?.family ?? "sans-serif"}`;
+    const legend = wide ? BESIDE : layout.xaxis?.side === "top" ? BELOW : ABOVE, font = `13px ${layout.font?.family ?? "sans-serif"}`;
     const axes = Object.fromEntries(Object.keys(layout).filter(name => /^[xy]axis/.test(name)).map(name => [name, fitted(layout[name], name[0] === "y" ? 0.7 * height : under || width, font, !wide)]));
     const names = wide ? [] : [...new Set(shown.figure.data.flatMap(t => t.y ?? []).filter(one => typeof one === "string"))];
     if (names.length) Object.assign(axes.yaxis, { tickvals: names, ticktext: names.map(name => fit(name, 0.36 * width, font)) });
-    return { ...layout, ...axes, width, height: apart ? height - 26 : height, margin: { l: 12, r: 12 + spare, t: 30, b: 12 }, legend: { ...legend, traceorder: "normal", font: { size: 11 } }, font: { ...layout.font, size: 11 }, hovermode: "closest", uirevision: shown.about,
+    return { ...layout, ...axes, width, height: apart ? height - 26 : height, margin: { l: 12, r: 12 + spare, t: 30, b: 12 }, legend: { ...legend, traceorder: "normal", font: { size: 13 } }, font: { ...layout.font, size: 13 }, hovermode: "closest", uirevision: shown.about,
       modebar: { bgcolor: "transparent", color: ink, activecolor: style.getPropertyValue("--ink").trim() } };
   }
   /** How low it may be; a legend above it, where it is narrow, takes no room from it. */

@@ -39,7 +39,6 @@ def chart(rows: CrossingRows, title: str, theme: str) -> go.Figure:
     if rows.trips is not None:
         _as_it_runs(figure, rows, min(spent), max(spent), c)
     figure.update_layout(yaxis2={"anchor": "x"})
-    styled(figure, theme, title, 520)
     powers = [10**p for p in range(7)]
     figure.update_xaxes(
         title_text="iterations of the loop (count)",
@@ -48,10 +47,10 @@ def chart(rows: CrossingRows, title: str, theme: str) -> go.Figure:
         ticktext=["0", *(f"{n:,}" for n in powers)],
         anchor="y2",
     )
-    above = {"title": {"text": "time of the loop (µs), predicted"}, "type": "log", "dtick": 1}
+    above = {"title": {"text": "time of the loop (µs), predicted"}, "type": "log"}
     below = {"title": {"text": "over the fastest (×)"}, "type": "log"}
     figure.update_layout(
-        yaxis={**above, "domain": [0.42, 1], "tickformat": ",~g"},
+        yaxis={**above, "domain": [0.42, 1]},
         yaxis2={
             **below,
             "domain": [0, 0.34],
@@ -59,7 +58,7 @@ def chart(rows: CrossingRows, title: str, theme: str) -> go.Figure:
             "tickvals": [1, 3, 10, FARTHEST],
         },
     )
-    return figure
+    return styled(figure, theme, title, 520)
 
 
 def _line(n: int) -> tuple[str, str, float]:

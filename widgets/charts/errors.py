@@ -31,11 +31,11 @@ def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
     c, figure = colours(theme), go.Figure()
     planned = [r.planned_us for r in rows.calls]
     ends = min(planned) / 1.5, max(planned) * 1.5
-    _line(figure, ends, ends, "as planned", "solid", c)
+    _line(figure, ends, ends, "as predicted", "solid", c)
     for k in FACTORS:
         name = "twice as long, or half"
         _line(figure, ends, (k * ends[0], k * ends[1]), name, "dot", c, k == FACTORS[0])
-    _line(figure, ends, (1.0, 1.0), "as planned", "solid", c, False, "y2")
+    _line(figure, ends, (1.0, 1.0), "as predicted", "solid", c, False, "y2")
     for k in FACTORS:
         _line(figure, ends, (k, k), "twice as long, or half", "dot", c, False, "y2")
     for family in dict.fromkeys(r.family for r in rows.calls):
@@ -43,15 +43,14 @@ def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
         _points(figure, mine, family, False, rows.kind, c)
         _points(figure, mine, family, True, rows.kind, c)
     figure.update_layout(yaxis2={"anchor": "x"})
-    styled(figure, theme, title, 560, meta={"least": 400})  # six ticks below have room
-    figure.update_xaxes(title_text="time of a brick (µs), planned", type="log", anchor="y2")
-    above = {"title": {"text": f"a brick (µs), {rows.kind}"}, "type": "log"}
-    below = {"title": {"text": f"{rows.kind} ÷ planned (×)"}, "type": "log"}
+    figure.update_xaxes(title_text="time per task (µs), predicted", type="log", anchor="y2")
+    above = {"title": {"text": f"per task (µs), {rows.kind}"}, "type": "log"}
+    below = {"title": {"text": f"{rows.kind} ÷ predicted (×)"}, "type": "log"}
     figure.update_layout(
         yaxis={**above, "domain": [0.4, 1]},
         yaxis2={**below, "domain": [0, 0.32], "tickvals": [0.1, 0.25, 0.5, 1, 2, 4, 10]},
     )
-    return figure
+    return styled(figure, theme, title, 560, meta={"least": 400})  # for six ticks below
 
 
 def _line(
@@ -111,8 +110,8 @@ def _points(
 
 def _words(r: ErrorRow, kind: str) -> str:
     return (
-        f"{r.label}: planned {time_text(r.planned_us)} a brick, "
+        f"{r.label}: predicted {time_text(r.planned_us)} per task, "
         f"{kind} {time_text(r.us)} (×{r.ratio:.2f})<br>"
-        f"{r.bricks:,} bricks, {time_text(r.work_us)} in all<br>"
+        f"{r.bricks:,} tasks, {time_text(r.work_us)} in all<br>"
         f"{r.call} in the program"
     )

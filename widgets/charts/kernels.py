@@ -26,7 +26,7 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
     figure.add_bar(
         x=[k.planned_us for k in shown],
         y=names,
-        name="planned",
+        name="predicted",
         width=0.72,
         marker={"color": c["pane"], "line": {"color": c["ink2"], "width": 1}},
         customdata=list(map(words, shown)),
@@ -70,7 +70,7 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
     most = min(cut, max(ends, default=1.0))
     figure.update_layout(barmode="overlay", meta=rows_high(len(shown)))
     figure.update_xaxes(
-        title="time of a kernel on its busiest unit (µs), longest first",
+        title="time of a kernel on its busiest core (µs), longest first",
         range=[0, 1.18 * most],
         side="top",
     )
@@ -79,7 +79,6 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
         categoryorder="array",
         categoryarray=names,
         autorange="reversed",
-        tickfont={"size": 11},
     )
     return styled(figure, theme, title, max(300, 150 + 24 * len(names)), showlegend=True)
 
@@ -98,7 +97,7 @@ def _shares(
         mode="text",
         text=texts,
         textposition=["top left" if off else "middle right" for off in cut_off],
-        textfont={"color": ink, "size": 11},
+        textfont={"color": ink, "size": 12},
         cliponaxis=False,
         hoverinfo="skip",
         showlegend=False,
@@ -119,7 +118,7 @@ def _end(k: KernelRow) -> float:
 
 def words(k: KernelRow) -> str:
     """A kernel in a sentence."""
-    text = f"{k.label} ({k.call}): planned {time_text(k.planned_us)}"
+    text = f"{k.label} ({k.call}): predicted {time_text(k.planned_us)}"
     if k.measured:
         text += f"<br>{said(k.measured)}"
     f = k.floor

@@ -12,10 +12,10 @@ from widgets.memory.memory_policies import PolicyRows
 MIB = 2**20
 FAR = 3  # times all others: what bounds take may be so much
 LINES = {  # of a policy: ink, width and dashes
-    "unshared": ("ink3", 1, "dash"),
-    "arena": ("ink", 1.6, "solid"),
-    "storages": ("ink2", 1.6, "longdash"),
-    "bounded": ("ink2", 2, "dot"),
+    "no sharing": ("ink3", 1, "dash"),
+    "packed": ("ink", 1.6, "solid"),
+    "reuse by size": ("ink2", 1.6, "longdash"),
+    "worst case": ("ink2", 2, "dot"),
 }
 
 
@@ -42,7 +42,7 @@ def chart(found: tuple[MemoryRows, PolicyRows], title: str, theme: str) -> go.Fi
         hovertemplate="%{customdata}<extra></extra>",
     )
     tops = {p.name: max(p.curve, default=0) for p in policies.policies}
-    near = FAR * max((most for name, most in tops.items() if name != "bounded"), default=0)
+    near = FAR * max((most for name, most in tops.items() if name != "worst case"), default=0)
     for policy in policies.policies:
         if not policy.curve:
             continue

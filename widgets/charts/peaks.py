@@ -18,7 +18,7 @@ def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
     figure.add_bar(
         x=[(p.bytes or 0) / size for p in rows],
         y=[p.name for p in rows],
-        name="bytes taken, planned",
+        name="bytes taken, predicted",
         orientation="h",
         marker={
             "color": [c["ink2" if p.used else "t2"] for p in rows],

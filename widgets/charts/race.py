@@ -27,6 +27,6 @@ def chart(rows: RaceRows, title: str, theme: str) -> go.Figure:
         ],
         hovertemplate="%{customdata}<extra></extra>",
     )
-    figure.update_xaxes(title="time of a run (µs), measured", rangemode="tozero")
+    figure.update_xaxes(title="time per run (µs), measured", rangemode="tozero")
     figure.update_yaxes(title="runtime", autorange="reversed")
     return styled(figure, theme, title, 160 + 40 * max(3, len(rows.runners)), showlegend=True)

@@ -8,6 +8,8 @@ from math import log10
 import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, styled
+from widgets.draw.table import rate_text, speed_text
+from widgets.model.brick_wall import units_text
 from widgets.roller.roofline import Point, Roof, RooflineRows, point_words
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond")  # by level, nearest first
@@ -67,12 +69,12 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
         if r.gb_per_s <= 0 or peak <= 0:
             continue
         at = sorted({low, max(low, min(peak / r.gb_per_s, high)), high})
-        whole = r.units == most
+        whole, units = r.units == most, units_text(r.units, rows.device)
         figure.add_scatter(
             x=at,
             y=[min(peak, r.gb_per_s * x) for x in at],
-            name=f"roofs of {_units(r)}{', as all load together' if whole and most > 1 else ''}",
-            legendgroup=_units(r),
+            name=f"roofs of {units}{', as all load together' if whole and most > 1 else ''}",
+            legendgroup=units,
             showlegend=r.units not in named,
             mode="lines",
             line={
@@ -80,9 +82,7 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
                 "width": 1.5 if whole else 1,
                 "dash": "solid" if whole else "dash",
             },
-            customdata=[
-                f"{r.level} of {_units(r)}: {r.gb_per_s:,.4g} GB/s, peak {peak:,.4g} GFLOP/s"
-            ]
+            customdata=[f"{r.level} of {units}: {rate_text(r.gb_per_s)}, peak {speed_text(peak)}"]
             * len(at),
             hovertemplate=WORDS,
         )
@@ -111,7 +111,7 @@ def label_groups(ends: Sequence[tuple[Roof, float]]) -> list[tuple[list[Roof], f
 def _name(figure: go.Figure, roofs: Sequence[Roof], x: float, y: float, c: dict[str, str]) -> None:
     """Add the label of roofs below the left end of the first; its ground covers other roofs."""
     figure.add_annotation(
-        text="<br>".join(f"{r.level} {r.gb_per_s:,.4g} GB/s" for r in roofs),
+        text="<br>".join(f"{r.level} {rate_text(r.gb_per_s)}" for r in roofs),
         x=x,
         y=y,
         align="left",
@@ -120,12 +120,8 @@ def _name(figure: go.Figure, roofs: Sequence[Roof], x: float, y: float, c: dict[
         showarrow=False,
         bgcolor=c["pane"],
         borderpad=1,
-        font={"color": c["ink"], "size": 11},
+        font={"color": c["ink"], "size": 12},
     )
-
-
-def _units(r: Roof) -> str:
-    return "1 unit" if r.units == 1 else f"{r.units} units"
 
 
 def _tiles(
@@ -140,7 +136,7 @@ def _tiles(
             figure.add_scatter(
                 x=[p.intensity for p in points],
                 y=[p.measured if measured else p.modelled for p in points],
-                name=f"{'measured' if measured else 'modelled'}, bound by {level}",
+                name=f"{'measured' if measured else 'predicted'}, bound by {level}",
                 mode="markers",
                 marker={
                     "symbol": symbol if measured else f"{symbol}-open",
@@ -159,7 +155,7 @@ def _on_show(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
         figure.add_scatter(
             x=[p.intensity],
             y=[p.modelled],
-            name="on show",
+            name="current",
             mode="markers",
             marker={"symbol": "circle-open", "color": c["accent"], "size": 15, "line_width": 2},
             customdata=[point_words(p, rows.rank)],

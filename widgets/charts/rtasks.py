@@ -16,7 +16,7 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
     """
     c, figure, rows = colours(theme), go.Figure(), most_work(found)
     names = [f"{n + 1}  {row.label}" for n, row in enumerate(rows)]
-    for source, fill in (("modelled", c["pane"]), ("measured", c["t2"])):
+    for source, fill in (("predicted", c["pane"]), ("measured", c["t2"])):
         mine = [
             n
             for n, row in enumerate(rows)
@@ -41,7 +41,6 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
         categoryorder="array",
         categoryarray=names,
         autorange="reversed",
-        tickfont={"size": 11},
     )
     return styled(figure, theme, title, max(300, 150 + 22 * len(names)))
 

@@ -46,8 +46,8 @@ def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
             customdata=[f"{said}, measured: {first.tile}"] * 2,
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_xaxes(title="trial (in the order tried)", rangemode="tozero")
-    figure.update_yaxes(title="kernel alone (µs), 99 % interval", type="log", dtick="D2")
+    figure.update_xaxes(title="trial (count, in the order tried)", rangemode="tozero")
+    figure.update_yaxes(title="kernel alone (µs), 99 % interval", type="log")
     return styled(figure, theme, title, 460, showlegend=True)
 
 
@@ -56,7 +56,7 @@ def _modelled(figure: go.Figure, rows: SearchRows, c: Mapping[str, str]) -> None
     figure.add_scatter(
         x=[n + 1 for n in range(len(rows.trials))],
         y=[t.modelled_us for t in rows.trials],
-        name="modelled",
+        name="predicted",
         mode="markers",
         marker={"symbol": "circle-open", "color": c["ink3"], "size": 7},
         customdata=[words(n, t) for n, t in enumerate(rows.trials)],
@@ -69,7 +69,7 @@ def _modelled(figure: go.Figure, rows: SearchRows, c: Mapping[str, str]) -> None
     figure.add_scatter(
         x=[n + 1 for n in shown],
         y=[_us(rows, n) for n in shown],
-        name="on show",
+        name="current",
         mode="markers",
         marker={"symbol": "circle-open", "color": c["accent"], "size": 15, "line_width": 2},
         customdata=[words(n, rows.trials[n]) for n in shown],

@@ -21,12 +21,12 @@ def chart(rows: SizeRows, title: str, theme: str) -> go.Figure:
     figure.add_scatter(
         x=[p.size for p in rows.planned],
         y=[p.us for p in rows.planned],
-        name="planned",
+        name="predicted",
         mode="lines+markers",
         line={"color": c["ink2"], "width": 1.4},
         marker={"symbol": "circle-open", "size": 5, "color": c["ink2"]},
         customdata=[
-            f"{name} = {p.size:,}: planned {time_text(p.us)}{_each(p.us, p.size)}"
+            f"{name} = {p.size:,}: predicted {time_text(p.us)}{_each(p.us, p.size)}"
             for p in rows.planned
         ],
         hovertemplate=WORDS,
@@ -39,17 +39,17 @@ def chart(rows: SizeRows, title: str, theme: str) -> go.Figure:
         figure.add_scatter(
             x=[rows.at.size],
             y=[rows.at.us],
-            name=f"on show: {rows.at.size:,}",
+            name=f"current: {rows.at.size:,}",
             mode="markers",
             marker={"symbol": "circle-open", "color": c["accent"], "size": 14, "line_width": 2},
-            customdata=[f"{name} = {rows.at.size:,}, on show: planned {time_text(rows.at.us)}"],
+            customdata=[f"{name} = {rows.at.size:,}, current: predicted {time_text(rows.at.us)}"],
             hovertemplate=WORDS,
         )
     if rows.planned[0].size > 0:
-        figure.update_xaxes(title=f"{name} (size)", type="log", dtick="D2")
+        figure.update_xaxes(title=f"{name} (elements)", type="log")
     else:
-        figure.update_xaxes(title=f"{name} (size)")
-    figure.update_yaxes(title="time of a run (µs)", type="log")
+        figure.update_xaxes(title=f"{name} (elements)")
+    figure.update_yaxes(title="time per run (µs)", type="log")
     return styled(figure, theme, title, 480, showlegend=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from widgets.draw.plots import colours, styled
+from widgets.draw.plots import colours, number_text, styled
 from widgets.roller.staircase import StaircaseRows, StepRow, sentence
 from widgets.roller.staircase_picture import MOST
 
@@ -40,7 +40,6 @@ def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
     _times(figure, steps, at, rows, c)
     first = min((s.share for s in steps if s.share > 0), default=1.0)
     figure.update_layout(barmode="group", bargap=0.3, yaxis2={"anchor": "x"})
-    styled(figure, theme, title, 520)
     figure.update_xaxes(
         title={"text": "state (in order; the axis that was enlarged, and the memory level)"},
         tickvals=list(at.values()),
@@ -49,12 +48,12 @@ def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
     )
     figure.update_layout(
         yaxis={
-            "title": {"text": "room taken (%)"},
+            "title": {"text": "capacity used (%)"},
             "domain": [0.46, 1],
             "type": "log",
             "range": [log10(first / 2), log10(2.5)],
-            "tickformat": "~%",
-            "dtick": 1,
+            "tickvals": (shares := [10.0**p for p in range(-6, 1)]),
+            "ticktext": [number_text(100 * share) for share in shares],
         },
         yaxis2={
             "title": {"text": "time (×)"},
@@ -62,7 +61,7 @@ def chart(rows: StaircaseRows, title: str, theme: str) -> go.Figure:
             "range": [0, min(HIGH, max([1.0, *(s.ratio for s in steps)])) * 1.08],
         },
     )
-    return figure
+    return styled(figure, theme, title, 520)
 
 
 def shown(steps: Sequence[StepRow]) -> list[StepRow]:
@@ -135,8 +134,8 @@ def _states(
         mode="markers+text" if result else "markers",
         text=[str(s.rank + 1) for s in steps] if result else None,
         textposition="top center",
-        textfont={"color": c["ink"], "size": 11},
-        marker={"symbol": MARKS[what], "color": c["ink"], "size": 11 if result else 9},
+        textfont={"color": c["ink"], "size": 12},
+        marker={"symbol": MARKS[what], "color": c["ink"], "size": 12 if result else 9},
         customdata=[sentence(s, rows.score) for s in steps],
         meta=takes,
         hovertemplate=WORDS,

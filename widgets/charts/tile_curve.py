@@ -47,9 +47,8 @@ def chart(rows: CurveRows, title: str, theme: str) -> go.Figure:
         )
     figure.update_xaxes(title="size of the output tile (elements)", type="log")
     figure.update_yaxes(
-        title=f"traffic of {rows.farther} to {rows.level} (B), predicted",
+        title=f"traffic of {rows.farther} to {rows.level} (bytes), predicted",
         type="log",
-        exponentformat="SI",
     )
     return styled(figure, theme, title, 460)
 

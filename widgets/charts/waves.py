@@ -41,6 +41,6 @@ def chart(rows: WaveRows, title: str, theme: str) -> go.Figure:
             hovertemplate="%{customdata}<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.35, meta=rows_high(len(names)))
-    figure.update_xaxes(title="time of all units (%)", range=[0, 100])
-    figure.update_yaxes(title="tile (by rank)", autorange="reversed", tickfont={"size": 11})
+    figure.update_xaxes(title="time of all SMs (%)", range=[0, 100])
+    figure.update_yaxes(title="tile (by rank)", autorange="reversed")
     return styled(figure, theme, title, max(300, 150 + 26 * len(names)))

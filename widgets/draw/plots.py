@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import chain
+from math import ceil, floor, inf, log2, log10
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.basedatatypes import BasePlotlyType
 
 from explorer.errors import BadOption
+from widgets.draw.table import size_text
 from widgets.draw.theme import EITHER, FONTS, LIGHT, SCHEMES
 
 PAGE = {name: f"var(--{name})" for name in LIGHT}  # canvas/chart.js puts the colours in
@@ -38,12 +41,14 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
         "ticks": "outside",
         "tickcolor": c["line2"],
         "automargin": True,
-        "title": {"font": {"size": 11}, "standoff": 6},
+        "exponentformat": "none",
+        "separatethousands": True,
+        "title": {"font": {"size": 13}, "standoff": 6},
     }
     told: dict[str, Any] = {
         "paper_bgcolor": c["pane"],
         "plot_bgcolor": c["pane"],
-        "font": {"family": FONTS["ui"], "size": 12, "color": c["ink2"]},
+        "font": {"family": FONTS["ui"], "size": 13, "color": c["ink2"]},
         "hoverlabel": {
             "bgcolor": c["tint"],
             "font": {"color": c["ink"]},
@@ -74,9 +79,75 @@ def styled(figure: go.Figure, theme: str, title: str, height: int, **more: Any) 
     told |= dict.fromkeys((found.plotly_name for found in axes), axis)
     for name, value in told.items():
         figure.layout[name] = _over(figure.layout[name], value)
+    _in_words(figure)
     heads = {"xref": "paper"}  # of figures with several parts
     figure.update_annotations(heads, font={"size": 12, "color": c["ink"]}, x=0, xanchor="left")
     return figure
+
+
+def _in_words(figure: go.Figure) -> None:
+    """Give logarithmic axes ticks that people read: 1, 10, 100, or more of them where the data have
+    few decades; bytes as KiB and MiB.
+    """
+    for axis in chain(figure.select_xaxes(), figure.select_yaxes()):
+        if axis.type != "log":
+            continue
+        values = list(_values(figure, axis))
+        if values and axis.tickvals is None:
+            of_bytes = "(bytes)" in (axis.title.text or "")
+            axis.tickvals = byte_ticks(values) if of_bytes else log_ticks(values)
+        if axis.tickvals is not None and axis.ticktext is None:
+            text = size_text if "(bytes)" in (axis.title.text or "") else number_text
+            axis.ticktext = [text(v) for v in axis.tickvals]
+
+
+def _values(figure: go.Figure, axis: Any) -> Iterator[float]:
+    """The positive numbers along an axis."""
+    letter = axis.plotly_name[0]
+    name = axis.plotly_name.replace("axis", "")
+    for trace in figure.data:
+        if (getattr(trace, f"{letter}axis", None) or letter) == name:
+            found = getattr(trace, letter, None)
+            yield from (v for v in (() if found is None else found) if _is_positive(v))
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 < value < inf
+
+
+STEPS = ((1,), (1, 2, 5), tuple(range(1, 10)))  # ticks of a decade, the fewest first
+FEWEST = 3  # ticks between the least and the largest value
+
+
+def log_ticks(values: Sequence[float]) -> list[float]:
+    """Return round numbers for a logarithmic axis: decades where the values have three of them."""
+    low, high = min(values), max(values)
+    decades = range(floor(log10(low)) - 1, ceil(log10(high)) + 2)
+    for steps in STEPS:
+        found = [m * 10.0**e for e in decades for m in steps]
+        if sum(low <= v <= high for v in found) >= FEWEST:
+            return found
+    step = 10.0 ** floor(log10((high - low) or low)) / 2
+    first = floor(low / step)
+    even = [n * step for n in range(max(1, first), first + ceil((high - low) / step) + 2)]
+    return even if len(even) >= FEWEST and high > low else found
+
+
+def byte_ticks(values: Sequence[float]) -> list[float]:
+    """Return powers of two: of 1,024 where the values span many of them."""
+    first, last = floor(log2(min(values))), ceil(log2(max(values)))
+    step = next((s for s in (1, 2, 5) if (last - first) / s <= MOST_TICKS), 10)
+    return [2.0**e for e in range(first - first % step, last + step + 1, step)]
+
+
+MOST_TICKS = 8
+
+
+def number_text(value: float) -> str:
+    """Return a number as people write it, without an exponent."""
+    if value >= 1 and abs(value - round(value)) < 1e-9 * value:
+        return f"{value:,.0f}"
+    return f"{value:.12f}".rstrip("0").rstrip(".")
 
 
 def _over(old: Any, new: Any) -> Any:
@@ -89,7 +160,7 @@ def _over(old: Any, new: Any) -> Any:
     return known | {name: _over(known.get(name), value) for name, value in new.items()}
 
 
-def rows_high(count: int, row: int = 18) -> dict[str, int]:
+def rows_high(count: int, row: int = 22) -> dict[str, int]:
     """What a layout says of a chart with a row of words for each of so many things: that it is no
     lower than they need, in pixels; its room scrolls.
     """

@@ -92,3 +92,18 @@ def time_text(us: float) -> str:
     if us >= 1e4:
         return f"{us / 1e3:.1f} ms"
     return f"{us:,.0f} µs" if us >= 100 else f"{us:.1f} µs"
+
+
+def rate_text(gb_per_s: float) -> str:
+    """A bandwidth given in GB/s, in the unit that suits it: 12 TB/s, 240 GB/s."""
+    return _three(gb_per_s / 1e3, "TB/s") if gb_per_s >= 1e3 else _three(gb_per_s, "GB/s")
+
+
+def speed_text(gflops: float) -> str:
+    """A speed given in GFLOP/s, in the unit that suits it: 12.5 TFLOP/s, 240 GFLOP/s."""
+    return _three(gflops / 1e3, "TFLOP/s") if gflops >= 1e3 else _three(gflops, "GFLOP/s")
+
+
+def _three(value: float, unit: str) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"

@@ -27,7 +27,7 @@ def table(rows: MemoryRows, policies: PolicyRows) -> Table:
     places = {t.name: (s.name, t.reason) for s in policies.storages for t in s.turns}
     plain = memory_plan.table(rows)
     buffers = tuple((*row, *places.get(str(row[1]), ("", ""))) for row in plain.rows)
-    return Table((*plain.columns, "storage", "why there"), buffers, plain.ops, plain.caption)
+    return Table((*plain.columns, "buffer", "why there"), buffers, plain.ops, plain.caption)
 
 
 def figure(
@@ -49,19 +49,19 @@ def _storages(
 ) -> float:
     """The storage of the selected operator first, then those that are used again."""
     reuses = sum(t.taken in ("reused", "grown", "in place") for s in rows for t in s.turns)
-    marks.append(label(12, y, "Storages, and the values that take turns in them", "i w"))
-    said = f"{len(rows)} storages, {reuses} taken again"
+    marks.append(label(12, y, "Buffers, and the values that take turns in them", "i w"))
+    said = f"{len(rows)} buffers, {reuses} used again"
     marks.append(label(RIGHT, y, said, "q", anchor="end"))
     ranked = sorted(rows, key=lambda s: (not _on(s, selected), len(s.turns) < 2))
     y += 20
     for storage in ranked[:STORAGES]:
         y = _storage(storage, called, symbols, selected, marks, y)
     if len(rows) > STORAGES:
-        rest = f"and {len(rows) - STORAGES} more storages, all of them in the table"
+        rest = f"and {len(rows) - STORAGES} more buffers, all of them in the table"
         marks.append(label(12, y, rest, "q"))
         y += 18
     if not rows:
-        marks.append(label(12, y, "no storages were planned"))
+        marks.append(label(12, y, "no buffers are shared"))
         y += 18
     return y + 4
 
@@ -138,7 +138,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="memory",
     title="Memory plan",
-    words="Where every intermediate lies in the arena, and when; what other policies would take.",
+    words="Where every intermediate lies in memory, and when; what other policies would take.",
     stage=Stage.PLANNED,
     draw=_draw,
 )

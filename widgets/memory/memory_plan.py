@@ -75,7 +75,7 @@ def caption(rows: MemoryRows) -> str:
     """Planned against naive in one line."""
     saved = 1 - rows.planned_bytes / rows.naive_bytes if rows.naive_bytes else 0
     return (
-        f"arena {size_text(rows.planned_bytes)}, unshared {size_text(rows.naive_bytes)} "
+        f"packed {size_text(rows.planned_bytes)}, no sharing {size_text(rows.naive_bytes)} "
         f"({saved:.0%} saved), live at peak {size_text(max(rows.live, default=0))}"
     )
 

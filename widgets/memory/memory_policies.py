@@ -12,6 +12,8 @@ from explorer.passes.pipeline.own_policy import policy_name
 from explorer.relax.memory.curve import memory_curve
 from widgets.model.compiled import Compiled
 
+PACKED, BY_SIZE, WORST = "packed", "reuse by size", "worst case"  # what readers call them
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
@@ -97,16 +99,16 @@ def of_plans(
     that is called `own`, where there is one.
     """
     curve = memory_curve(used)
-    names = {"arena": "arena", "storages": "storages"}
-    running = "bounded" if used.policy == "storages" and used.bounds else names.get(used.policy, "")
+    names = {"arena": PACKED, "storages": BY_SIZE}
+    running = WORST if used.policy == "storages" and used.bounds else names.get(used.policy, "")
     naive = storages.naive_formula if storages else ""
-    found = [PolicyRow("unshared", used.naive_bytes, naive, "no two values share", curve.naive)]
+    found = [PolicyRow("no sharing", used.naive_bytes, naive, "no two values share", curve.naive)]
     if arena is not None:
         note = "placed anew for each binding, by the order of the wall"
-        found.append(_policy("arena", arena, "", note))
+        found.append(_policy(PACKED, arena, "", note))
     if storages is not None:
-        note = "planned once; a storage is taken again where sizes are proved equal"
-        found.append(_policy("storages", storages, storages.planned_formula, note))
+        note = "planned once; a buffer is used again where sizes are proved equal"
+        found.append(_policy(BY_SIZE, storages, storages.planned_formula, note))
     if bounded is not None:
         found.append(_bounded(bounded))
     if own:
@@ -115,7 +117,7 @@ def of_plans(
     rows = tuple(
         replace(p, note=f"in use: {p.note}", used=True) if p.name == running else p for p in found
     )
-    source = used if own else bounded if running == "bounded" else storages
+    source = used if own else bounded if running == WORST else storages
     return PolicyRows(
         rows,
         _storages(source) if source else (),
@@ -134,10 +136,10 @@ def _bounded(plan: MemoryPlan) -> PolicyRow:
     """Storages with bounds in the place of symbols, where there are any."""
     lacking = ", ".join(plan.unbounded)
     if plan.unbounded and not plan.bounds:
-        return PolicyRow("bounded", None, "", f"no upper bound is known of {lacking}")
+        return PolicyRow(WORST, None, "", f"no upper bound is known of {lacking}")
     rest = f"; {lacking} has no bound" if lacking else "; the same in every binding"
     why = f"with {', '.join(plan.bounds)}" if plan.bounds else "nothing to bound"
-    return _policy("bounded", plan, plan.planned_formula, why + rest)
+    return _policy(WORST, plan, plan.planned_formula, why + rest)
 
 
 def _storages(plan: MemoryPlan) -> tuple[StorageRow, ...]:

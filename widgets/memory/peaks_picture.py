@@ -48,7 +48,7 @@ def figure(rows: PolicyRows, symbols: Sequence[str] = ()) -> Svg:
         y = _policy(policy, symbols, marks, y) + 22
     used, lacking = ", ".join(rows.used) or "none", ", ".join(rows.lacking) or "none"
     marks += [
-        label(12, y, "every storage begins at a multiple of 64 B", "q"),
+        label(12, y, "every buffer begins at a multiple of 64 B", "q"),
         label(12, y + 20, "Bounds used", "i"),
         label(LEFT, y + 20, fit(used, RIGHT - LEFT, mono=True), "mono"),
         label(12, y + 38, "Bounds lacking", "i"),

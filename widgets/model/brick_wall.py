@@ -11,21 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.cached_property import cached_property
+from explorer.devices.catalogue import unit_word
+from explorer.ir.decisions.wall import CAUSES as IN_WORDS
 from explorer.ir.decisions.wall import Ran, Trip, Wall
 from explorer.ir.program import Program
 
-NAMES = {  # of each cause of idle time, as the glossary has it
-    "imbalance": "imbalance",
-    "tail": "tail",
-    "dependency": "waiting for a result",
-    "barrier": "barrier",
-    "launch": "program cut",
-    "preempted": "preempted",
-    "library": "library call",
-}
+ORDER = ("imbalance", "tail", "dependency", "barrier", "launch", "preempted", "library")
+NAMES = {cause: IN_WORDS[cause] for cause in ORDER}  # of idle time, as the glossary has it
 CAUSES = tuple(NAMES)
+PREDICTED = "predicted"
 Whole = NDArray[np.uint32]
 Times = NDArray[np.float64]
+
+
+def kind_text(kind: str) -> str:
+    """What a wall is called of which no clock says anything, or as the clock says."""
+    return PREDICTED if kind in ("planned", "simulated") else kind
+
+
+def units_text(count: int, device: str) -> str:
+    """`80 SMs`, `1 core`."""
+    return f"{count:,} {unit_word(device)}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +84,8 @@ class WallRows:
 
     @property
     def said(self) -> str:
-        """What it is called: "planned", "simulated", "measured", or of which recording it is."""
-        return self.source or self.kind
+        """What it is called: "predicted", "measured", or of which recording it is."""
+        return self.source or kind_text(self.kind)
 
     @property
     def bricks(self) -> int:
@@ -114,9 +120,11 @@ class WallRows:
         mine = [order[first[n] : first[n + 1]] for n in {known[c] for c in names if c in known}]
         return np.sort(np.concatenate(mine)) if mine else order[:0]
 
-    def lane_name(self, lane: int, letter: str = "w") -> str:
-        """What a lane of one unit, or of the host, is called."""
-        return f"{letter}{lane}" if lane < self.units else "host"
+    def lane_name(self, lane: int, letter: str = "") -> str:
+        """What a lane of one unit, or of the host, is called: `core 0`, `SM 12`."""
+        if lane >= self.units:
+            return "host"
+        return f"{letter}{lane}" if letter else f"{unit_word(self.device)} {lane}"
 
     def areas_us(self) -> dict[str, float]:
         """Units times time, in microseconds: "busy", then each cause of idle time that occurs;

@@ -19,6 +19,7 @@ from explorer.compilation.operators import (
     operators,
     value_labels,
 )
+from explorer.devices.catalogue import unit_word
 from explorer.differences.signature import signature
 from explorer.ir.calls import OpCall
 from explorer.ir.program import Program
@@ -227,7 +228,7 @@ def _device(c: Compiled) -> str:
         if m.capacity_bytes and m.name.startswith("L")
     )
     workers = threads(c)
-    people = f"{workers} worker{'s' if workers > 1 else ''}"
+    people = count_text(workers, unit_word(c.device.name))
     figures = getattr(c.device, "figures", "")
     about = f"{figures} figures" if figures else ""
     return ", ".join(part for part in (c.device.name, people, caches, about) if part)

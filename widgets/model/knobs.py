@@ -222,7 +222,7 @@ def _threads(now: Setting, pinned: Setting) -> Knob:
         tuple(map(str, values)),
         at,
         _position(values, threads(pinned.compiled)),
-        "workers of the wall; nothing is compiled again",
+        "cores of the schedule; nothing is recompiled",
     )
 
 

@@ -137,7 +137,7 @@ def page(session: Session, *, code: bool = True) -> str:
             f"<style>{front_end.styles()}{front_end.text('report.css')}</style></head>",
             f'<body class="ironworks"><h1>{name}</h1><p class="s">{escape(_timing(session))}</p>',
             '<div id="house"></div>',
-            "<noscript>The house needs a script; the drawings below do not.</noscript>",
+            "<noscript>The explorer needs a script; the drawings below do not.</noscript>",
             f'<section class="rooms">{rooms}</section>',
             f'<script id="content" type="text/plain">{_packed(document(session, code=code))}',
             f'</script><script type="module">{script}{front_end.text("report.js")}</script>',
@@ -193,6 +193,6 @@ def _timing(session: Session) -> str:
     if time is None:
         return f"not timed, on {device}"
     return (
-        f"{time_text(time.median_us)} a run on {device} (99% interval {time_text(time.low_us)} to "
+        f"{time_text(time.median_us)} per run on {device} (99 %: {time_text(time.low_us)} to "
         f"{time_text(time.high_us)}, n = {time.n})"
     )

@@ -38,7 +38,7 @@ TEMPLATE = f"""{{%- extends 'voila/templates/lab/index.html.j2' -%}}
 
 def parser() -> Parser:
     """The flags of the command."""
-    found = Parser("serve", "The house of a model as a web page. What follows -- goes to Voila.")
+    found = Parser("serve", "The explorer of a model as a web page. What follows -- goes to Voila.")
     model_flags(found)
     run_flags(found)
     add = found.add_argument

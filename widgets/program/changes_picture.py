@@ -142,8 +142,8 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="changes",
     title="What changed",
-    words="What a step changed, or A and what is on show have different, by structure: operators, "
-    "kernels and loops. Other names are no change.",
+    words="What a step changed, or what the baseline and the current plan have different, by "
+    "structure: operators, kernels and loops. Other names are no change.",
     draw=_draw,
     family=STEPS,
     every="Step",

@@ -149,7 +149,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 
 PICTURE = Picture(
     name="flow",
-    title="Flow of code",
+    title="Control-flow graph",
     words="Which block of a kernel's instructions goes on to which, shaded by the loops around it; "
     "a folded loop is opened by a double click or +.",
     draw=_draw,

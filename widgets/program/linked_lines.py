@@ -144,7 +144,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 
 PICTURE = Picture(
     name="lines",
-    title="Lines to code",
+    title="Source to assembly",
     words="Each line of a kernel's source with the LLVM IR and the assembly that it became.",
     draw=_draw,
     stage=Stage.EMITTED,

@@ -165,7 +165,8 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="side_by_side",
     title="Side by side",
-    words="The program before and after a step, or of A and of what is on show, line beside line; "
+    words="The program before and after a step, or of the baseline and the current plan, line "
+    "beside line; "
     "words that changed are framed.",
     draw=_draw,
     family=STEPS,

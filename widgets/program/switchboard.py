@@ -54,7 +54,7 @@ class Board:
 
 
 def data(c: Compiled, a: Compiled) -> Board:
-    """The switchboard of a compilation, beside A's."""
+    """The switchboard of a compilation, beside the baseline's."""
     ran = {s.name: s for s in c.snapshots}
     in_a = {s.name for s in a.snapshots} | {s.name for s in all_steps(a) if _is_on(a, s.name)}
     if isinstance(c, Compilation):
@@ -114,8 +114,8 @@ def _numbers(a: Compiled, c: Compiled) -> list[tuple[str, str, str]]:
     found.append(("kernels", *kernels))  # type: ignore[arg-type]
     if all(isinstance(x, Compilation) and x.program.stage >= Stage.PLANNED for x in (a, c)):
         costs = [cost_of(x) for x in (a, c) if isinstance(x, Compilation)]
-        found.append(("a run, planned", time_text(costs[0].us), time_text(costs[1].us)))
-        found.append(("arena", size_text(costs[0].bytes), size_text(costs[1].bytes)))
+        found.append(("per run, predicted", time_text(costs[0].us), time_text(costs[1].us)))
+        found.append(("memory", size_text(costs[0].bytes), size_text(costs[1].bytes)))
     return found
 
 
@@ -185,7 +185,7 @@ ALONE = Family(
 PICTURE = Picture(
     name="switchboard",
     title="Switchboard",
-    words="Every step of the pipeline: on or off, where it stands, what it did; beside A's.",
+    words="Every step of the pipeline beside the baseline's: on or off, its place, what it did.",
     draw=_draw,
     family=ALONE,
     live="switches",

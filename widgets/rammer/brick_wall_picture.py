@@ -44,7 +44,8 @@ def figure(
         first, last = units_of(lane, lanes, planned.lanes)
         marks.append(rect(GUTTER, y, INSIDE, full, "var(--app)"))
         if full >= 12 or lane % max(1, round(12 / full)) == 0:
-            name = planned.lane_name(first) if first == last else f"w{first}–{last}"
+            name = planned.lane_name(first)
+            name += f"–{last}" if last > first else ""
             marks.append(label(12, y + min(14, full + 2), name, "i mono"))
         if ran and full >= 34 and lane < ran.lanes:
             marks.append(label(12, y + 33, f"{ran.busy_by_unit()[lane]:.1%} busy"))
@@ -218,7 +219,7 @@ PICTURE = Picture(
     name="rammer",
     title="Rammer's brick wall",
     short="Schedule",
-    words="The tasks of all operators on the machine's units, as planned and as measured.",
+    words="The tasks of all operators on the machine's cores or SMs, as predicted and as measured.",
     stage=Stage.RAMMED,
     live="wall",
     draw=_draw,

@@ -94,7 +94,7 @@ def caption(rows: ErrorRows) -> str:
     took = sum(r.work_us for r in rows.calls)
     worst = rows.worst
     return (
-        f"{count_text(len(rows.calls), 'call')} in one run: {time_text(planned)} of work planned, "
+        f"{count_text(len(rows.calls), 'call')} in one run: {time_text(planned)} predicted, "
         f"{time_text(took)} {rows.kind} ({took / planned - 1:+.0%}); half of them within "
         f"×{rows.half_within:.2f}, the farthest {worst.label} at ×{worst.ratio:.2f}"
     )
@@ -103,7 +103,7 @@ def caption(rows: ErrorRows) -> str:
 def table(rows: ErrorRows) -> Table:
     """One row a call."""
     kind = rows.kind
-    columns = ("call", "family", "bricks", "planned µs", f"{kind} µs", f"{kind} ÷ planned")
+    columns = ("call", "family", "tasks", "predicted µs", f"{kind} µs", f"{kind} ÷ predicted")
     found = tuple(
         (
             r.label,
@@ -121,7 +121,7 @@ def table(rows: ErrorRows) -> Table:
 def _draw(s: OnShow, op: str) -> Drawn:
     planned, (ran, found) = s.walls.planned, s.walls.ran
     if planned is None or ran is None:
-        words = "nothing has run here yet: what is planned is held against a run"
+        words = "nothing has run here yet: predictions are compared with runs"
         return (), None, Table(("call",), (), (), words)
     if found is None:
         return (), None, Table(("call",), (), (), f"{ran.said}: nothing is compared with the plan")
@@ -134,7 +134,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 PICTURE = Picture(
     name="errors",
     title="Plan and clock",
-    words="What a brick of each call was planned to take beside what it took in the run on show.",
+    words="What a task of each call was predicted to take beside what it took in the current run.",
     stage=Stage.RAMMED,
     draw=_draw,
     of_run=True,

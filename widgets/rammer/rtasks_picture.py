@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from explorer.ir.stage import Stage
 from explorer.rammer import RKernel, ROperator
 from widgets.draw.table import Cell, Table, size_text
+from widgets.model.brick_wall import PREDICTED
 from widgets.model.picture import Picture
 from widgets.rammer.view import WALLS, Rammed, of_walls
 
@@ -24,7 +25,7 @@ def caption(found: Rammed) -> str:
     rest = f"; the {MOST} with the most work" if len(operators) > MOST else ""
     return (
         f"{len(operators)} rOperators on {found.device}, {tasks:,} rTasks; task times of "
-        f"{measured} are measured, of {len(operators) - measured} modelled{rest}"
+        f"{measured} are measured, of {len(operators) - measured} predicted{rest}"
     )
 
 
@@ -85,7 +86,7 @@ def _row(row: Taken) -> tuple[Cell, ...]:
         k.tasks,
         round(k.task_us, 3),
         round(k.kept_us, 3) if k.kept_us else "",
-        k.source,
+        "measured" if k.source == "measured" else PREDICTED,
         f"{o.constant} {size_text(o.constant_bytes)}" if o.constant else "",
         ", ".join(others),
     )

@@ -45,7 +45,7 @@ def dropped(now: Setting, planned: WallRows, drop: Drop) -> tuple[Setting, Move]
     after = None
     if drop.after is not None:
         if len(drop.after) != 2 or not all(isinstance(n, int) for n in drop.after):
-            raise BadOption("a brick lies behind a call and a task of it, two whole numbers")
+            raise BadOption("a task is named by its call and its number, two whole numbers")
         after = (name(drop.after[0]), drop.after[1] + 1)
     move = Move(name(drop.call), drop.first, drop.last + 1, drop.unit, launch, after)
     found = moved(schedule.facts, schedule.placement, move)

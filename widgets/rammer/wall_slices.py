@@ -58,7 +58,7 @@ def window(args: dict[str, Any], total_us: float) -> Window:
     """A window that came from outside; raises BadOption where it is none."""
     found = Window(**args)
     if not isinstance(found.lit, list | tuple) or not all(isinstance(n, int) for n in found.lit):
-        raise BadOption("what is lit in a wall are positions of calls")
+        raise BadOption("the selection of a schedule is positions of calls")
     numbers = (found.start_us, found.end_us, found.pixels, found.lanes)
     if not all(isinstance(n, int | float) and abs(n) < 1e15 for n in numbers):
         raise BadOption(f"a window of a wall is made of numbers, not {numbers}")

@@ -7,9 +7,10 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
+from explorer.devices.catalogue import unit_word
 from explorer.measure.walls import WallComparison
 from widgets.draw.table import Cell, Table, time_text
-from widgets.model.brick_wall import NAMES, WallRows
+from widgets.model.brick_wall import NAMES, PREDICTED, WallRows, kind_text, units_text
 
 MOST_ROWS = 2000
 Times = NDArray[np.float64]
@@ -38,20 +39,28 @@ def twins_us(
 
 def compared_words(found: WallComparison) -> str:
     """The error in all, the rank correlation of bricks, and the sum of their errors."""
-    rank = "" if isnan(found.rank_correlation) else f"rank {found.rank_correlation:.2f}, "
-    return f"plan {found.error:+.0%}, {rank}errors of bricks {time_text(found.total_error_us)}"
+    rank = "" if isnan(found.rank_correlation) else f"order agrees {found.rank_correlation:.2f}, "
+    error = f"{rank}errors of tasks {time_text(found.total_error_us)}"
+    return f"{off_text(found.error)}, {error}"
+
+
+def off_text(error: float) -> str:
+    """Return how far a predicted time is from a measured one, in words."""
+    if abs(error) < 0.005:
+        return "predicted to the percent"
+    return f"predicted {abs(error):.0%} too {'long' if error > 0 else 'short'}"
 
 
 def caption(planned: WallRows, ran: WallRows | None, found: WallComparison | None = None) -> str:
     """The plan against a run, measured here or recorded elsewhere, in one line."""
-    kind = "simulated" if planned.kind == "simulated" else "planned"
-    text = f"{kind} {time_text(planned.total_us)} on {planned.units} workers"
+    units = units_text(planned.units, planned.device)
+    text = f"{PREDICTED} {time_text(planned.total_us)} on {units}"
     if ran is None:
         return f"{text}: {_shares(planned)}"
     if found is None and ran.source:  # of another device
         return f"{text}, {ran.said}: {time_text(ran.total_us)}: {_shares(ran)}"
     error = planned.total_us / ran.total_us - 1 if ran.total_us else 0
-    words = compared_words(found) if found else f"plan {error:+.0%}"
+    words = compared_words(found) if found else off_text(error)
     stop = ":" if ran.source else ""
     return f"{text}, {ran.said}{stop} {time_text(ran.total_us)} ({words}): {_shares(ran)}"
 
@@ -69,9 +78,9 @@ def areas(planned: WallRows, ran: WallRows | None) -> Table:
         for n in names
     ]
     rows.append(("all", *(c for w in walls for c in _cells(w, sum(w.areas_us().values())))))
-    columns = ["units × time"]
+    columns = [f"{unit_word(planned.device)}s × time"]
     for w in walls:
-        columns += [f"{w.kind} µs", f"{w.kind} share"]
+        columns += [f"{kind_text(w.kind)} µs", f"{kind_text(w.kind)} share"]
     return Table(tuple(columns), tuple(rows), (), caption(planned, ran))
 
 
@@ -85,7 +94,7 @@ def table(
     selected: str = "",
     found: WallComparison | None = None,
 ) -> Table:
-    """One row a brick, planned and as it ran side by side; those of the selected operator first."""
+    """One row a brick, predicted beside as it ran; those of the selected operator first."""
     order = _order(planned, selected)
     back = np.full(planned.bricks, -1)
     if ran is not None and found is not None:
@@ -93,18 +102,18 @@ def table(
     rows = tuple(_row(planned, ran, i, int(back[i])) for i in order[:MOST_ROWS].tolist())
     kind = ran.kind if ran is not None else "measured"
     columns = (
-        "worker",
+        unit_word(planned.device),
         "call",
         "family",
         "tasks",
-        "planned start µs",
-        "planned µs",
+        "predicted start µs",
+        "predicted µs",
         f"{kind} start µs",
         f"{kind} µs",
-        "plan",
+        "predicted off by",
     )
     ops = tuple(planned.calls[planned.call[i]].ops for i in order[:MOST_ROWS].tolist())
-    more = f", the first {MOST_ROWS:,} of {len(order):,} bricks" if len(order) > MOST_ROWS else ""
+    more = f", the first {MOST_ROWS:,} of {len(order):,} tasks" if len(order) > MOST_ROWS else ""
     return Table(columns, rows, ops, caption(planned, ran, found) + more)
 
 

@@ -93,7 +93,7 @@ def _stations(
     bricks = _bricks(walls.planned, operator.calls)
     if bricks:
         tasks = sum(last - first + 1 for _, first, last in bricks)
-        found.append(("rTasks", f"{tasks} in {count_text(len(bricks), 'brick')}", False, ""))
+        found.append(("rTasks", f"{tasks} in {count_text(len(bricks), 'chunk')}", False, ""))
     buffer = _buffers(house, plan).named.get(binding.vars[0].name) if plan else None
     if buffer is not None:
         at = f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}"
@@ -306,7 +306,7 @@ def _what_decided(
 def _tile_sentence(
     decision: TilingDecision, rule: str, refused: int, measured: float | None
 ) -> str:
-    who = "You pinned" if decision.pinned else "Roller took"
+    who = "You set" if decision.pinned else "Roller took"
     why = rule
     if decision.pinned:
         why = ""
@@ -320,7 +320,7 @@ def _tile_sentence(
     text = f"{who} {outline.tiling_text(decision.chosen)}{why}{more}."
     if measured is None:
         return text
-    return f"{text} Its bricks took {time_text(measured)} of measured time in all."
+    return f"{text} Its tasks took {time_text(measured)} of measured time in all."
 
 
 def _measured(walls: Walls, calls: Sequence[str]) -> float | None:
@@ -334,7 +334,7 @@ def _measured(walls: Walls, calls: Sequence[str]) -> float | None:
 def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
     group = house.kept("group of", now.sizes, lambda: _groups(house, now)).get(op)
     if group is None:
-        return _section("Welder has nothing to say about this operator.")
+        return _section("Welder decided nothing about this operator.")
     saved = group.bytes_before - group.bytes_after
     sentence = (
         f"{len(group.members)} kernels are one: {size_text(saved)} less moved to and from memory."
@@ -344,7 +344,7 @@ def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
     rows = [
         (
             f"{house.member(h.source)} → {house.member(h.target)}",
-            f"handed over at {h.level}, {size_text(h.bytes)}",
+            f"stays in {h.level}, {size_text(h.bytes)}",
         )
         for h in group.handovers
     ]
@@ -381,9 +381,9 @@ def _placement(operator: Operator, walls: Walls) -> dict[str, Any]:
         ranges = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in mine[:6])
         more = " …" if len(mine) > 6 else ""
         rows.append((f"w{unit}", count_text(tasks, "task"), ranges + more))
-    kind = "planned" if ran is None else f"planned and {ran.said}"
+    kind = "predicted" if ran is None else f"predicted and {ran.said}"
     return _section(
-        f"Rammer placed it as {count_text(len(planned), 'brick')}, {kind}.",
+        f"Rammer placed it as {count_text(len(planned), 'chunk')}, {kind}.",
         ("unit", "tasks", "which"),
         rows,
     )
@@ -429,9 +429,7 @@ def _memory(house: House, op: str, plan: Any) -> dict[str, Any]:
     found = _buffers(house, plan) if plan else None
     mine = found.of.get(op) if found else None
     if found is None or not mine:
-        return _section(
-            "No buffer of the arena is its own: it writes an output, or lives in registers."
-        )
+        return _section("No buffer is its own: it writes an output, or lives in registers.")
     rows = [
         (
             house.label(b.name, b.origin),

@@ -39,7 +39,7 @@ def acts(step: Candidate[bool], device: Device) -> tuple[Act, ...]:
     if not step.refused or found is None or (why is not None and why.condition in NEVER):
         return ()
     value = found[1]
-    says = f"Join {value} whatever the policy says, where that is legal"
+    says = f"Join {value} against the policy, where that is legal"
     force = Act("Force it", says, "force", {"value": value})
     return (force, *(_flip(why, value, device) if why is not None else ()))
 

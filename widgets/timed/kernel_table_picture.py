@@ -9,6 +9,7 @@ from typing import Any
 from explorer.ir.stage import Stage
 from widgets.draw.table import Cell, Table, count_text, time_text
 from widgets.model import brick_wall
+from widgets.model.brick_wall import units_text
 from widgets.model.compiled import Arrays
 from widgets.model.house import House
 from widgets.model.knobs import Setting
@@ -37,8 +38,8 @@ def caption(rows: KernelRows) -> str:
     figures = f"{rows.figures} figures" if rows.figures else "data sheet"
     least = sum(k.floor.us for k in known if k.floor)
     text = (
-        f"{count_text(len(rows.kernels), 'kernel')} on {count_text(rows.units, 'unit')} of "
-        f"{rows.device}: floor {time_text(least)} ({figures}), planned "
+        f"{count_text(len(rows.kernels), 'kernel')} on {units_text(rows.units, rows.device)} of "
+        f"{rows.device}: floor {time_text(least)} ({figures}), predicted "
         f"{time_text(sum(k.planned_us for k in rows.kernels))}"
     )
     if rows.measured:
@@ -58,7 +59,7 @@ def table(rows: KernelRows) -> Table:
     """One row a kernel."""
     columns = (
         "kernel", "in the program", "family", "operations", "bytes", "floor µs", "bound by",
-        "planned µs", *COLUMNS, "floor ÷ time", "measured ÷ planned",
+        "predicted µs", *COLUMNS, "floor ÷ time", "measured ÷ predicted",
     )  # fmt: skip
     found = tuple(map(_row, rows.kernels))
     return Table(columns, found, tuple(k.ops for k in rows.kernels), caption(rows))

@@ -37,7 +37,7 @@ class LeftOutRows:
 def table(found: LeftOutRows) -> Table:
     """One row a step: what is planned without it, and what the clock said."""
     columns = (
-        "step left out", "a run, planned µs", "more µs", "arena bytes", "kernels",
+        "step left out", "per run, predicted µs", "more µs", "memory bytes", "kernels",
         "measured: times as long", "99 % interval", "why not",
     )  # fmt: skip
     rows = [
@@ -58,8 +58,8 @@ def _row(r: LeftOut, whole: Cost) -> tuple[Any, ...]:
 def caption(found: LeftOutRows) -> str:
     """The step that is worth most, by its plan, and by the clock where that was asked."""
     said = (
-        f"a run with all steps: planned {time_text(found.whole.us)}, "
-        f"{size_text(found.whole.bytes)} of arena, {found.whole.kernels} kernels"
+        f"with all steps: predicted {time_text(found.whole.us)}, "
+        f"{size_text(found.whole.bytes)} of memory, {found.whole.kernels} kernels"
     )
     costs = [(r.cost.us, r) for r in found.effects if r.cost is not None]
     if not costs:
@@ -99,8 +99,8 @@ def _measured(
 
 PICTURE = Picture(
     name=NAME,
-    title="Left out",
-    words="Each step left out alone: what a run then takes, planned, and by the clock where the "
+    title="Ablation",
+    words="Each step left out alone: what a run then takes, predicted, and by the clock where the "
     "plan is another one.",
     draw=_draw,
     family=ALONE,

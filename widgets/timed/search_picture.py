@@ -24,7 +24,7 @@ def caption(rows: SearchRows) -> str:
     on = f"{rows.kernel} on {rows.device}"
     first, best = rows.first, rows.best
     if first is None or best is None or not first.measured or not best.measured:
-        text = f"{on}: {count_text(len(rows.trials), 'tile')} modelled"
+        text = f"{on}: {count_text(len(rows.trials), 'tile')} predicted"
         return f"{text}, none tried yet" if rows.own else f"{text}; a data sheet cannot be timed"
     spent = sum(t.seconds for t in rows.tried)
     one, other = first.measured, best.measured
@@ -45,16 +45,16 @@ def caption(rows: SearchRows) -> str:
 
 def words(n: int, t: TrialRow) -> str:
     """A trial in a sentence."""
-    text = f"{n + 1}: {t.tile}; modelled {time_text(t.modelled_us)}"
+    text = f"{n + 1}: {t.tile}; predicted {time_text(t.modelled_us)}"
     if t.measured:
         text += f", {said(t.measured)}"
-    return f"{text}{', on show' if t.used else ''}; by {t.by}"
+    return f"{text}{', current' if t.used else ''}; by {t.by}"
 
 
 def table(rows: SearchRows) -> Table:
     """One row a trial."""
     columns = (
-        "trial", "tile", "by", "modelled µs", *COLUMNS, "best so far", "seconds",
+        "trial", "tile", "by", "predicted µs", *COLUMNS, "best so far", "seconds",
     )  # fmt: skip
     best = rows.best_us
     found = tuple(

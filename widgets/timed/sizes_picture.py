@@ -34,24 +34,22 @@ def symbol_of(s: OnShow) -> str:
 def caption(rows: SizeRows) -> str:
     """How many sizes were planned, and where the plan changes."""
     others = "".join(f", {name} = {size}" for name, size in rows.others)
-    text = f"{rows.symbol} on {rows.device}{others}: planned at {len(rows.planned)} sizes"
+    text = f"{rows.symbol} on {rows.device}{others}: predicted at {len(rows.planned)} sizes"
     if rows.at:
         text += f", {time_text(rows.at.us)} at {rows.now}"
     if rows.measured:
         text += f", {len(rows.measured)} measured"
     elif rows.own:
         text += ", none measured yet"
-    left = (
-        f"; more in {count_text(rows.left, 'interval')} that were not halved" if rows.left else ""
-    )
+    left = "; search not finished" if rows.left else ""
     tiled = " and for ".join(map(str, rows.tiled))
     chosen = f"; tiles are chosen for {tiled}" if tiled else ""
-    return f"{text}{chosen}; {count_text(len(rows.breaks), 'break')} found{left}"
+    return f"{text}{chosen}; plan changes at {count_text(len(rows.breaks), 'size')}{left}"
 
 
 def table(rows: SizeRows) -> Table:
     """One row a size."""
-    columns = (rows.symbol, "planned µs", *COLUMNS, "plan changes")
+    columns = (rows.symbol, "predicted µs", *COLUMNS, "plan changes")
     breaks = {b.size: f"{b.kind}: {b.words}" for b in rows.breaks}
     took, known = dict(rows.measured), {p.size: p.us for p in rows.planned}
     found = tuple(
@@ -72,7 +70,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
         words = "every size of this model is fixed"
         return (), None, Table(("size",), (("fixed",),), ((),), words)
     if s.walls.planned is None:
-        return (), None, Table(("size",), (), (), "no run is planned yet")
+        return (), None, Table(("size",), (), (), "no run is predicted yet")
     found = s.clocked(NAME, symbol) or ()
     plain = s.house.kept(f"sizes {symbol}", s.now.sizes, lambda: data(s.now, symbol))
     tiled = dict.fromkeys(sizes[symbol] for sizes in s.now.compiled.planned_sizes)

@@ -26,7 +26,7 @@ from widgets.what_if.options import table as of_settings
 
 NAME = "hardware"
 COLUMNS = tuple(
-    f"{what}, {'half' if times < 1 else 'twice'} of it, planned µs"
+    f"{what}, {'half' if times < 1 else 'twice'} of it, predicted µs"
     for times in TIMES
     for what in ("same program", "compiled anew")
 )
@@ -78,7 +78,7 @@ def _times(found: VariedRows, name: str) -> tuple[Cell, ...]:
 
 def caption(found: VariedRows) -> str:
     """What a run is planned to take, and which figure matters most."""
-    said = f"a run on {found.device}: planned {time_text(found.us)}"
+    said = f"per run on {found.device}: predicted {time_text(found.us)}"
     names = [n for n in found.names if found.effect(n) > 0.001]
     if not names:
         return f"{said}; no figure alone changes that"

@@ -33,7 +33,7 @@ def front(steps: Steps) -> tuple[Point, ...]:
     """The points of which none has both less memory and less time than another, the fastest first:
     that is the run in which nothing is computed again.
     """
-    plain = Point("nothing again", (), steps.plain)
+    plain = Point("nothing recomputed", (), steps.plain)
     found: dict[tuple[Copy, ...], Point] = {(): plain}
     for label, kept in choices(steps):
         copies = tuple(steps.copies(kept))

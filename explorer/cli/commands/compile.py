@@ -100,6 +100,7 @@ class Compiled:
     bricks: int | None = None
     planned_us: float | None = None
     units: int | None = None
+    unit_word: str = "core"
     blocks: Blocks | None = None
 
 
@@ -114,9 +115,9 @@ def main(given: Sequence[str]) -> int:
         action="append",
         default=[],
         metavar="batch=1,seq=128",
-        help="values of symbolic dims, for the wall and the arena",
+        help="values of symbolic dims, for the schedule and the memory plan",
     )
-    add("--threads", type=threads, metavar="N", help="workers (default: one for each core)")
+    add("--threads", type=threads, metavar="N", help="cores to run on (default: all)")
     add("--check", action="store_true", help="run every step's program, and compare the values")
     flags = parsed(parser, given)
     return tell(answer(flags), flags.json)
@@ -170,6 +171,7 @@ def _compiled(
         bricks=len(wall.bricks),
         planned_us=wall.total_us,
         units=wall.units,
+        unit_word=c.device.unit_word,
     )
 
 
@@ -260,10 +262,10 @@ def _sums(found: Compiled) -> Iterator[str]:
     if found.memory is not None:
         planned, naive = found.memory.planned_bytes, found.memory.naive_bytes
         share = f", {percent(planned / naive)} of it" if naive else ""
-        yield f"  {size(planned)} of arena; one buffer each would take {size(naive)}{share}"
+        yield f"  {size(planned)} of memory; one buffer each would take {size(naive)}{share}"
     if found.bricks is not None and found.units is not None and found.planned_us is not None:
-        bricks, units = counted(found.bricks, "brick"), counted(found.units, "unit")
-        yield f"  {bricks} on {units}: {duration(found.planned_us)} planned"
+        tasks, units = counted(found.bricks, "task"), counted(found.units, found.unit_word)
+        yield f"  {tasks} on {units}: {duration(found.planned_us)} predicted"
     yield f"  {found.seconds:.3f} s in all"
 
 

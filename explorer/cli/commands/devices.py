@@ -129,7 +129,7 @@ def _costs(d: Device) -> str:
     parts = (
         table(("memory", ">GB/s alone", ">GB/s each, all", ">a byte stored"), levels),
         table(("cost of kernels", ">cycles"), cycles),
-        table(("probe", ">measured us", ">modelled us", ">error", ">spread"), fits),
+        table(("probe", ">measured us", ">predicted us", ">error", ">spread"), fits),
     )
     return "\n\n".join(parts)
 

@@ -110,7 +110,7 @@ def _run(c: Compilation, flags: Namespace) -> Answer:
         f"{c.model.name} on {wall.device}, {asked} of {counted(wall.units, 'block')}, kernels of "
         f"{c.device.name}{binding(bound)}",
         "",
-        f"  {duration(wall.total_us)} on the device, {duration(measured.median_us)} a run with "
+        f"  {duration(wall.total_us)} on the device, {duration(measured.median_us)} per run with "
         f"copies, 99 % between {duration(measured.low_us)} and {duration(measured.high_us)}",
         f"  {duration(planned.total_us)} planned, which is off by {signed_percent(error)}",
         f"  apart from the CPU's answer by {apart:.1e} at most",

@@ -28,8 +28,8 @@ def main(given: Sequence[str]) -> int:
     """Lay a model's walls and say what each policy makes of it."""
     parser = Parser(
         "ram",
-        "How tasks are laid on units: time, utilisation, launches and idle time of each policy, "
-        "with op-by-op as the baseline; planned for this machine, simulated for a data sheet.",
+        "How tasks are laid on cores or SMs: time, utilisation, launches and idle time of each "
+        "policy, with op-by-op as the baseline; predicted for this machine or a data sheet.",
     )
     model_flags(parser)
     run_flags(parser)
@@ -104,7 +104,7 @@ def _told(sides: Sequence[PolicyWall], asked: Sequence[str] | None) -> PolicyWal
 
 def _head(c: Compilation, first: PolicyWall, bound: dict[str, int]) -> str:
     a = first.account
-    what = f"{c.device.name}, simulated" if a.kind == "simulated" else f"{c.device.name}, planned"
+    what = f"{c.device.name}, predicted"
     cores = "cores" if c.device.kind == "cpu" else dict(c.device.sources)["units"].split(":")[0]
     return f"{c.model.name} on {what}: {a.cores:,} {cores}{binding(bound)}"
 

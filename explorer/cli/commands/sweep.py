@@ -22,8 +22,8 @@ def main(given: Sequence[str]) -> int:
     """Sweep a model."""
     parser = Parser(
         "sweep",
-        "A model under every combination of what is varied: measured here or on the workers of a "
-        "cluster, simulated on data sheets. Rows come with the card of their machine.",
+        "A model under every combination of what is varied: measured here or on the machines of a "
+        "cluster, predicted on data sheets. Rows come with the card of their machine.",
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="an ONNX file, or zoo:NAME")

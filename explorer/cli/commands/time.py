@@ -84,7 +84,7 @@ def answer(flags: Namespace) -> Answer:
     text = [
         f"{c.model.name} on {measured.machine}, {counted(planned.units, 'thread')}{binding(bound)}",
         "",
-        f"  {duration(measured.median_us)} a run, 99 % between {duration(measured.low_us)} and "
+        f"  {duration(measured.median_us)} per run, 99 % between {duration(measured.low_us)} and "
         f"{duration(measured.high_us)}, n = {measured.n:,}",
         f"  {duration(planned.total_us)} planned, which is off by {signed_percent(error)}",
         *rammer.trips(c, bound),

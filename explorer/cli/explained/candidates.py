@@ -30,7 +30,7 @@ def candidates(weighed: Sequence[Candidate[Choice]], names: Mapping[str, str] = 
         )
         for n, w in enumerate(weighed)
     ]
-    return table((">", "choice", ">modelled", "because"), rows)
+    return table((">", "choice", ">predicted", "because"), rows)
 
 
 def why(weighed: Candidate[Choice]) -> str:

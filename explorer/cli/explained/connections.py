@@ -96,7 +96,7 @@ def why(c: Compilation, name: str, sizes: Sizes) -> Answer:
     what_if = WhatIf(c, sizes)
     moves = [what_if.connect(value, level) for level in what_if.levels]
     rows = [_move_row(m) for m in moves]
-    head = ("level", "handed over in", ">kernels", ">memory traffic", ">time predicted", "")
+    head = ("level", "stays in", ">kernels", ">memory traffic", ">time predicted", "")
     now = moves[0].before
     text = (
         f"  {value} now: {counted(len(now.groups), 'kernel')}, {size(now.dram_bytes)} of memory "
@@ -166,7 +166,7 @@ def _group_table(rows: Sequence[Group]) -> str:
         )
         for g in welded
     ]
-    head = ("group", ">kernels", "handed over in", ">apart", ">welded", ">predicted", "made of")
+    head = ("group", ">kernels", "stays in", ">apart", ">welded", ">predicted", "made of")
     alone = len(rows) - len(welded)
     return f"{folded(head, shortened(cells, None, len(head)))}\n  {counted(alone, 'kernel')} alone"
 

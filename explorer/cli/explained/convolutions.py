@@ -41,5 +41,5 @@ def algorithms(c: Compilation, op: str | None) -> tuple[list[AlgorithmDecision],
         )
         for a in found
     ]
-    head = ("convolution", PROGRAM, "algorithm", ">modelled")
+    head = ("convolution", PROGRAM, "algorithm", ">predicted")
     return found, "\n" + table(head, shortened(rows, op, 4))

@@ -39,7 +39,7 @@ def _weighed(decision: ControlDecision) -> str:
     unit = COSTS_ARE_OF[decision.kind]
     head = f"{decision.kind} {decision.binding}: {decision.chosen.words}; predicted for a {unit}"
     timed = [(m.way.words, duration(m.measured_us), str(m.rank)) for m in decision.measured]
-    measured = table(("way", ">measured, a run", ">by the model"), timed)
+    measured = table(("way", ">measured, per run", ">by the model"), timed)
     lines = (head, candidates(decision.candidates), *([measured] if timed else []))
     return "\n".join(lines)
 

@@ -37,7 +37,7 @@ def memory(c: Compilation, op: str | None, sizes: Mapping[str, int]) -> Answer:
     head = ("buffer", PROGRAM, ">size", ">at byte", ">calls", "elements", "same bytes as")
     share = f", {percent(plan.planned_bytes / plan.naive_bytes)} of it" if plan.naive_bytes else ""
     note = (
-        f"\n\n  {size(plan.planned_bytes)} of arena; one buffer each would take "
+        f"\n\n  {size(plan.planned_bytes)} of memory; one buffer each would take "
         f"{size(plan.naive_bytes)}{share}; results are {size(plan.result_bytes)} more"
     )
     data = {
@@ -74,7 +74,7 @@ def _storages(plan: MemoryPlan, op: str | None) -> str:
         (s.name, size(s.bytes), s.formula, s.dtype, s.kept or ", ".join(s.values))
         for s in plan.storages
     ]
-    by = f"bounded by {' and '.join(plan.bounds)}" if plan.bounds else "no bound is used"
+    by = f"with bounds {' and '.join(plan.bounds)}" if plan.bounds else "no bound is used"
     free = f"; {', '.join(plan.unbounded)} without a bound" if plan.unbounded else ""
     sums = f"\n\n  planned {plan.planned_formula}; naive {plan.naive_formula}; {by}{free}"
     return "\n\n" + table(head, shortened(rows, op, 5)) + sums

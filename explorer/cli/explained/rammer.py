@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from explorer.cli.answer import Answer
 from explorer.cli.explained.called import PROGRAM, labels
 from explorer.cli.explained.find import about, no_such, shortened
+from explorer.devices.catalogue import unit_word
 from explorer.ir.calls import FunctionCall, Loop
 from explorer.ir.decisions.wall import Wall
 from explorer.measure.walls import compare_walls
@@ -77,7 +78,7 @@ def trips(c: Compilation, sizes: Mapping[str, int] | None = None) -> list[str]:
     if not any(isinstance(b.expr, Loop | FunctionCall) for _, b in c.program.bindings()):
         return []
     found = c.uncounted(sizes)
-    told = f"  Planned with one trip or call, as only a run counts them: {', '.join(found)}."
+    told = f"  Predicted with one iteration or call, as only a run counts them: {', '.join(found)}."
     return [told] if found else []
 
 
@@ -138,7 +139,7 @@ def walls(planned: Wall, measured: Wall | None) -> str:
     busy = "–" if measured is None else percent(measured.busy)
     rows = [
         ("one run", *pair(planned.total_us, nan if measured is None else measured.total_us)),
-        ("units busy", percent(planned.busy), busy, ""),
+        (f"{unit_word(planned.device)}s busy", percent(planned.busy), busy, ""),
         *(
             (f"idle: {cause}", *pair(plan.get(cause, 0.0), run.get(cause, absent)))
             for cause in sorted({**plan, **run})
@@ -147,12 +148,13 @@ def walls(planned: Wall, measured: Wall | None) -> str:
     if measured is not None:
         found = compare_walls(planned, measured)
         off = duration(found.total_error_us)
-        rows.append(("bricks: sum of errors", "", "", off))
-        rows.append(("bricks: rank correlation", "", "", correlation(found.rank_correlation)))
-    bricks, units = counted(len(planned.bricks), "brick"), counted(planned.units, "unit")
+        rows.append(("tasks: sum of errors", "", "", off))
+        rows.append(("tasks: order agrees", "", "", correlation(found.rank_correlation)))
+    tasks = counted(len(planned.bricks), "task")
+    units = counted(planned.units, unit_word(planned.device))
     said = "nothing measured" if measured is None else f"measured here: the median of {RUNS} runs"
-    head = f"{bricks} on {units} of {planned.device}, policy {planned.policy}; {said}"
-    return f"{head}\n\n{table(('', '>planned', '>measured', '>plan is off by'), rows)}"
+    head = f"{tasks} on {units} of {planned.device}, policy {planned.policy}; {said}"
+    return f"{head}\n\n{table(('', '>predicted', '>measured', '>off by'), rows)}"
 
 
 def pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
@@ -175,5 +177,5 @@ def _call_table(calls: Sequence[CallTime], op: str | None, called: Mapping[str, 
         for row in calls
     ]
     cut = [(*row[:-1], row[-1] if len(row[-1]) < 40 else f"{row[-1][:37]}…") for row in rows]
-    head = ("call", PROGRAM, ">bricks", ">planned", ">measured", ">plan is off by", "from")
+    head = ("call", PROGRAM, ">tasks", ">predicted", ">measured", ">off by", "from")
     return table(head, shortened(cut, op, 7))

@@ -186,7 +186,7 @@ EXERCISE = Exercise(
             "kernels that it did not see, without noise", 2, lambda a, s: _held_out(a, s, 0, 0.01)
         ),
         Check("with noise", 1, lambda a, s: _held_out(a, s, 0.02, 0.15)),
-        Check("models compiled for a simulated machine, as a target", 2, _simulated),
+        Check("models compiled for another machine, as a target", 2, _simulated),
         Check("other machines", 1, lambda a, s: _held_out(a, s + 1, 0.02, 0.15), True),
     ),
     exit_question="Which of the three would you trust least, and which kernel would you time next?",

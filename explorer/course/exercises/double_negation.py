@@ -79,7 +79,7 @@ EXERCISE = Exercise(
     goal="Write a pass `no_double_negation`: where a negation reads a negation, neither is "
     "needed. It "
     "comes after the step 'fold constants', and enters every compilation from then on: you find it "
-    "among the stages of the house.",
+    "among the stages of the explorer.",
     answer="no_double_negation",
     stub='''\
 from dataclasses import replace

@@ -36,7 +36,7 @@ def _one(answer: Any, needed: Dim, sizes: list[Dim]) -> None:
     least = min((ENV.hint(f.bytes) for f in enough), default=None)
     got = answer(needed, free, ENV)
     said = f"for {needed} bytes, of {', '.join(map(str, sizes)) or 'none'}"
-    require(got is None or got in free, f"{said}: {got!r} is none of the free storages")
+    require(got is None or got in free, f"{said}: {got!r} is none of the free buffers")
     if got is None:
         words = ", ".join(str(f.bytes) for f in enough)
         require(not enough, f"{said}: none is taken, and {words} is enough in every binding")
@@ -110,10 +110,10 @@ def choose(needed, free, env):
 EXERCISE = Exercise(
     name="free_storage",
     chapter="10_dynamic_shapes",
-    title="The storage that surely has room",
-    goal="Values take turns in storages, and their sizes are expressions. Write a memory policy "
-    "`choose(needed, free, env)`: of the `free` storages, each with its `.bytes`, those that have "
-    "room for `needed` bytes *in every binding*, and of these one of the fewest bytes by "
+    title="The buffer that surely suffices",
+    goal="Values take turns in buffers, and their sizes are expressions. Write a memory policy "
+    "`choose(needed, free, env)`: of the `free` buffers, each with its `.bytes`, those of "
+    "at least `needed` bytes *in every binding*, and of these one of the fewest bytes by "
     "`env.hint`; None where there is none. `env.equal(a, b)` is True where two sizes are proved to "
     "be equal, and `env.bounds(a)` gives the least value of an expression and the greatest, or "
     "None. It is asked for every value of a program, and what it gives is checked.",

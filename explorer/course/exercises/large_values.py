@@ -58,7 +58,7 @@ def _as_wanted(answer: Any, model: Any, name: str) -> None:
     for size, refused in seen:
         require(
             bool(refused) == (size <= LIMIT),
-            f"{name}: a value of {size} bytes {'goes to memory' if refused else 'is handed over'}, "
+            f"{name}: a value of {size} bytes {'is stored' if refused else 'stays on the chip'}, "
             f"and the limit is {LIMIT}",
         )
         require(

@@ -35,7 +35,7 @@ def _values(answer: Any, seed: int) -> None:
         given = _given(size, seed)
         got = next(iter(c.run({**given, "k": np.array(k)}).values()))
         off = float(np.abs(got - _want(given, k)).max())
-        require(off < 1e-3, f"{size} by {size}, {k} trips: off by {off:.2g}")
+        require(off < 1e-3, f"{size} by {size}, {k} iterations: off by {off:.2g}")
 
 
 def _counters(answer: Any, seed: int) -> None:
@@ -47,7 +47,7 @@ def _counters(answer: Any, seed: int) -> None:
             c.run({**given, "k": np.array(k)})
     seen = did.counts
     require(seen.kernel_compiles == 0, f"{seen.kernel_compiles} kernels compiled for another k")
-    require(seen.host_reads == 0, f"Python looked {seen.host_reads} times at what a trip computed")
+    require(seen.host_reads == 0, f"Python read {seen.host_reads} values of iterations")
 
 
 EXERCISE = Exercise(
@@ -89,13 +89,13 @@ def power_iteration(
     hints=(
         "Where only a run knows `k`, Python's own `for _ in range(k)` becomes a loop of "
         "the program.",
-        "What a trip changes and the next one reads is a state: here it is `x`, and nothing else.",
+        "What an iteration changes and the next one reads is a state: here `x`, and nothing else.",
         "The length of a vector is `enp.sqrt((x * x).sum())`.",
     ),
     checks=(
-        Check("the values of NumPy, also for no trip", 2, _values),
+        Check("the values of NumPy, also for no iteration", 2, _values),
         Check("nothing compiled for another k, nothing asked of Python", 2, _counters),
         Check("other matrices", 1, lambda answer, seed: _values(answer, seed + 1), True),
     ),
-    exit_question="How many barriers has a trip on two units, and what decides it?",
+    exit_question="How many barriers has an iteration on two cores, and what decides it?",
 )

@@ -108,8 +108,8 @@ EXERCISE = Exercise(
     name="pareto",
     chapter="04_tiles",
     title="The tiles that no other beats",
-    goal="A small tile leaves more tasks for the units, a large one reads less. Write a Roller "
-    "policy `pareto` that yields those legal tiles of which no other has at most their modelled "
+    goal="A small tile leaves more tasks for the cores, a large one reads less. Write a Roller "
+    "policy `pareto` that yields those legal tiles of which no other has at most their predicted "
     "time (`cost_us`) and at most their `elements`, the fastest first. The first one is what the "
     "compiler takes.",
     answer="pareto",

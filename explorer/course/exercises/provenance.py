@@ -60,7 +60,7 @@ EXERCISE = Exercise(
     title="Your picture: the kernels of each operator",
     goal="Write the rows of a picture, `kernels_of(c)`: for each source operator of the model, in "
     "its order, a pair of its name and of how many kernels compute a part of it. An operator that "
-    "was folded away has none. From then on every house has it as a tab, with its table, and "
+    "was folded away has none. From then on every explorer has it as a tab, with its table, and "
     "`widgets.show(c, 'kernels_of')` shows it alone.",
     answer="kernels_of",
     stub=_HEAD + "    raise NotImplementedError\n",

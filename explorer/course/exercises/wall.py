@@ -1,4 +1,4 @@
-"""A Rammer policy that leaves no unit idle while there is work."""
+"""A Rammer policy that leaves no core idle while there is work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _within(answer: Any, facts: Facts) -> None:
     most = work / facts.device.units + longest
     require(
         total <= most + 1e-9,
-        f"{len(facts.operators)} operators on {facts.device.units} units take {total:g} us: a unit "
+        f"{len(facts.operators)} operators on {facts.device.units} cores take {total:g} us: a core "
         f"was idle while there was work, or {most:g} us had been enough",
     )
 
@@ -44,24 +44,24 @@ def _model(answer: Any, seed: int) -> None:
     """In the pipeline: the plan is legal, with every dependency of a real model."""
     c = compile("zoo:small_nerf", options=Options(rammer=Rammer(policy=answer)))
     wall = c.planned_wall()
-    require(bool(wall.bricks), "the wall of zoo:small_nerf has no bricks")
+    require(bool(wall.bricks), "the schedule of zoo:small_nerf has no tasks")
 
 
 EXERCISE = Exercise(
     name="wall",
     chapter="06_schedules",
-    title="A policy that leaves no unit idle",
-    goal="Write a policy `earliest(facts)`: each task goes to the unit that is free first. For "
+    title="A policy that leaves no core idle",
+    goal="Write a policy `earliest(facts)`: each task goes to the core that is free first. For "
     "operators that do not read each other, the wall is then never longer than all work "
     "divided by the "
-    "units, and one task more (Graham 1966).",
+    "cores, and one task more (Graham 1966).",
     answer="earliest",
     stub='''\
 from explorer.rammer import Facts, Placement, Share
 
 
 def earliest(facts: Facts) -> Placement:
-    """Each task on the unit that is free first."""
+    """Each task on the core that is free first."""
     raise NotImplementedError
 ''',
     solution='''\
@@ -69,7 +69,7 @@ from explorer.rammer import Facts, Placement, Share
 
 
 def earliest(facts: Facts) -> Placement:
-    """Each task on the unit that is free first."""
+    """Each task on the core that is free first."""
     free = [0.0] * facts.device.units
     shares = []
     for number, operator in enumerate(facts.operators):
@@ -81,12 +81,12 @@ def earliest(facts: Facts) -> Placement:
 ''',
     hints=(
         "`like_cards` of section 6 deals tasks without looking at their length: begin with it.",
-        "Keep a list of the time at which each unit is free, and add `operator.task_us` to one.",
+        "Keep a list of the time at which each core is free, and add `operator.task_us` to one.",
         "`Share(operator, unit, first, last)` is tasks first to last - 1; a Placement has "
         "one program.",
     ),
     checks=(
-        Check("twenty tasks on four units", 1, _twenty),
+        Check("twenty tasks on four cores", 1, _twenty),
         Check("random operators, within Graham's bound", 2, _random),
         Check("a real model is laid by it", 2, _model, True),
     ),

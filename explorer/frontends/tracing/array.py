@@ -260,7 +260,7 @@ def _augmented(name: str) -> Callable[[TracedArray, Any], Any]:
         dims = [(a, b) for a, b in zip(x.type.dims, found.type.dims) if isinstance(a, int)]
         if found.ndim != x.ndim or any(isinstance(b, int) and a != b for a, b in dims):
             raise ShapeError(
-                f"{line}: {found.type} has no room in {x.type} ({line.text})",
+                f"{line}: {found.type} does not fit in {x.type} ({line.text})",
                 where=line,
                 try_="an assignment without an operator makes another array",
             )

@@ -37,7 +37,7 @@ class _Looping:
         checked = checked and not self.values.is_true(turn.going)
         level, reason = self.bodies.level_of(turn.body, self.name, self.b)
         made_trips = self.unrolled(turn, level, trip, trips, checked)
-        reason = f"{reason}; {made_trips} trips a turn" if made_trips > 1 else reason
+        reason = f"{reason}; unrolled by {made_trips}" if made_trips > 1 else reason
         results = self.stacked(len(turn.rows[0]))
         made = LoopTask(
             self.name,

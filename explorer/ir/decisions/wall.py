@@ -113,7 +113,8 @@ class Wall(Printed):
     @property
     def first_line(self) -> str:
         """How long it takes, and how busy the units are."""
-        head = f"{self.kind} schedule{f' of {self.device}' if self.device else ''}"
+        kind = "predicted" if self.kind in ("planned", "simulated") else self.kind
+        head = f"{kind} schedule{f' of {self.device}' if self.device else ''}"
         tasks = f"{counted(len(self.bricks), 'task')} in {counted(self.units, 'row')}"
         return f"{head}: {duration(self.total_us)}, {tasks}, {percent(self.busy)} busy"
 

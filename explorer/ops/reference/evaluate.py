@@ -222,7 +222,7 @@ class Interpreter:
             if loop.scans:
                 rows.append(found[len(state) :])
                 taken += sum(a.nbytes for a in rows[-1])
-                check_room(2 * taken, f"{loop.body}, after {step + 1} trips,", loop.body)
+                check_room(2 * taken, f"{loop.body}, after {step + 1} iterations,", loop.body)
             step += 1
         if not rows:  # nothing is stacked, or no trip was made
             return [*state, *_no_rows(loop, body.outputs[1 + len(state) :], sizes)]

@@ -156,7 +156,7 @@ def _type(value: Array | None) -> Tensor | None:
 
 def _empty(type: Tensor) -> Array:
     if not type.is_known or not all(isinstance(d, int) for d in type.dims):
-        raise ShapeError(f"the room for a result needs its whole annotation, found {type}")
+        raise ShapeError(f"the buffer of a result needs its whole annotation, found {type}")
     shape = tuple(d for d in type.dims if isinstance(d, int))
     return np.empty(shape, numpy_dtype(type.element))
 

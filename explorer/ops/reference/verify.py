@@ -241,7 +241,7 @@ class _Function:
         for types in (found[1 : 1 + count], again[1 : 1 + count], [s.type for s in loop.state]):
             self.gives(tuple(types), binding.vars[:count], where)
         if loop.padded and loop.trip is None:
-            _wrong("a loop without a limit has no room for its rows", where)
+            _wrong("a loop without a limit has no buffer for its rows", where)
         for var, row in zip(binding.vars[count:], found[1 + count :], strict=True):
             self.stacks(loop, var, row, where)
 

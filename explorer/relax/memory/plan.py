@@ -40,11 +40,11 @@ class Options:
 
     policy: str | Choose = option("arena", PolicyOf("memory", POLICIES), "how memory is planned")
     share: bool = option(True, Switch(), "values that do not live at once share bytes")
-    outputs: bool = option(False, Switch(), "results have storages of their own (storages)")
-    bounds: bool = option(True, Switch(), "upper bounds in the place of symbols (storages)")
-    ordered: bool = option(False, Switch(), 'proofs of "at most" do (storages)')
+    outputs: bool = option(False, Switch(), "results have buffers of their own (reuse by size)")
+    bounds: bool = option(True, Switch(), "upper bounds in the place of symbols (reuse by size)")
+    ordered: bool = option(False, Switch(), 'proofs of "at most" do (reuse by size)')
     in_place: bool = option(
-        False, Switch(), "elementwise kernels may write over an input (storages)"
+        False, Switch(), "elementwise kernels may write over an input (reuse by size)"
     )
 
     def __post_init__(self) -> None:

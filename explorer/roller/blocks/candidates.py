@@ -26,7 +26,7 @@ def why_no_blocks(kernel: Kernel, device: Device, sizes: Sizes) -> str:
     why = unserved(bound)
     if why or block_candidates(kernel, device, sizes):
         return why
-    return f"{device.name} has no room for one"
+    return f"{device.name} is too small for one"
 
 
 def block_candidates(
@@ -73,7 +73,7 @@ def weigh_block(
     if grid is not None:
         return Candidate(block.words, block, grid.parts_us(device))
     shown = block if isinstance(block, Block) else Block()
-    why = why or f"{device.name} has no room for it"
+    why = why or f"{device.name} is too small for it"
     return Candidate("a thread block that there is not", shown, (), why)
 
 

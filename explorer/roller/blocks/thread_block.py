@@ -80,7 +80,7 @@ def constructed_block(
     c = made or construct(bound, device, growth=Growth(steps=False))
     if number >= len(c.results):
         told = f"{device.block_shared_bytes} bytes of shared memory and {device.thread_registers}"
-        what = f"no tile has room on {device.name}: a block has {told} elements a thread"
+        what = f"no tile fits {device.name}: a block has {told} elements a thread"
         raise BadOption(what, where=bound.name, try_="a device whose blocks have more")
     return fitting(bound, block_of(bound, c.fused, c.results[number]), ShapeEnv(), device)
 

@@ -23,7 +23,7 @@ from explorer.runtime.cuda.driver import Loaded
 from explorer.runtime.lent_arrays import Lent
 
 CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
-    ("OUT_OF_MEMORY", "has no room for what was asked of it"),
+    ("OUT_OF_MEMORY", "has too little memory for what was asked of it"),
     ("INSUFFICIENT_DRIVER", "has a driver that is older than this CUDA: a newer driver"),
     ("UNSUPPORTED_PTX", "has a driver that is older than this CUDA: a newer driver"),
     ("COOPERATIVE_LAUNCH_TOO_LARGE", "does not hold so many blocks at the same time"),

@@ -192,7 +192,7 @@ def _check_fills(kernel: Kernel, fills: Mapping[str, set[float]]) -> None:
         if len(values) > 1 and name not in kernel.inputs:
             found = " and ".join(map(str, sorted(values)))
             raise BadOption(
-                f"{name} is read past its border as {found}: a tile has room for one border; leave "
+                f"{name} is read past its border as {found}: a tile holds one border; leave "
                 "one of its readers to another kernel",
                 where=name,
                 expected="one value",

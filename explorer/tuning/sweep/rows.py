@@ -57,7 +57,7 @@ class Row:
         if self.kind == FAILED:
             return self.reason
         if self.median_us is None:
-            return f"{self.predicted_us:,.1f} us, simulated"
+            return f"{self.predicted_us:,.1f} us, predicted"
         return f"{self.median_us:,.1f} us ({self.low_us:,.1f} to {self.high_us:,.1f})"
 
     def to_json(self) -> dict[str, Any]:

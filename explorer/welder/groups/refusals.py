@@ -49,10 +49,11 @@ def other_readers(group: Group, value: str, facts: Facts) -> Refusal | None:
     if others <= 0:
         return None
     if value in facts.results:
-        return Refusal("result", 1, 0, "it is a result of the program, so it is stored anyway")
+        return Refusal("result", 1, 0, "it is a result of the program and must be stored")
     apart = (r for r in facts.readers.get(value, ()) if r not in group.members)
     names = list(islice(apart, NAMED_READERS + 1))
-    text = f"{others} {'others read' if others > 1 else 'other reads'} it, so it is stored anyway"
+    more = f"{others} other consumers" if others > 1 else "another consumer"
+    text = f"it has {more} and must be stored"
     more = ", ..." if len(names) > NAMED_READERS else ""
     change = f"join {', '.join(names[:NAMED_READERS])}{more} too" if names else ""
     return Refusal("readers", others, 0, text, change)

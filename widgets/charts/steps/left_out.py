@@ -22,7 +22,7 @@ def chart(found: LeftOutRows, title: str, theme: str) -> go.Figure:
         x=[r - 1 for r in ratios],
         base=1.0,
         y=names,
-        name="planned",
+        name="predicted",
         orientation="h",
         marker={"color": c["pane"], "line": {"color": c["ink2"], "width": 1.2}},
         customdata=[_words(r, found) for r in rows],
@@ -48,7 +48,7 @@ def chart(found: LeftOutRows, title: str, theme: str) -> go.Figure:
             customdata=[_words(r, found) for r in timed],
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_xaxes(title="time of a run without the step ÷ with all steps")
+    figure.update_xaxes(title="time per run without the step ÷ with all steps")
     figure.update_yaxes(title="step left out alone", autorange="reversed")
     figure.add_vline(x=1.0, line={"color": c["ink"], "width": 1})
     height = 160 + 34 * max(3, len(rows))
@@ -59,8 +59,8 @@ def _words(r: LeftOut, found: LeftOutRows) -> str:
     assert r.cost is not None, "only steps that can be left out are drawn"
     more = r.cost.us - found.whole.us
     said = (
-        f"without {r.step}: planned {time_text(r.cost.us)} ({more:+.2f} µs), "
-        f"{size_text(r.cost.bytes)} of arena, {r.cost.kernels} kernels"
+        f"without {r.step}: predicted {time_text(r.cost.us)} ({more:+.2f} µs), "
+        f"{size_text(r.cost.bytes)} of memory, {r.cost.kernels} kernels"
     )
     if r.measured is None:
         return said

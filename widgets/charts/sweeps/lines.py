@@ -36,7 +36,7 @@ def chart(found: Sweep, theme: str = "either") -> go.Figure:
     for number, (name, rows) in enumerate(groups):
         for trace in _points(name, rows, found.front[name], number, theme):
             figure.add_trace(trace, row=2, col=1)
-    figure.update_xaxes(title="time of a run (µs), measured where a clock ran", rangemode="tozero")
+    figure.update_xaxes(title="time per run (µs), measured where a clock ran", rangemode="tozero")
     figure.update_yaxes(title="memory between kernels (KiB)", rangemode="tozero")
     failed = f", {len(found.failures)} failed" if found.failures else ""
     title = f"Sweep of {found.model}: {len(found.rows)} points{failed}"
@@ -64,7 +64,7 @@ def _lines(found: Sweep, rows: Sequence[Row], theme: str, visible: bool) -> go.P
                 "range": [0, max(1, len(texts) - 1)],
             }
         )
-    said = "measured" if rows[0].kind == MEASURED else "simulated"
+    said = "measured" if rows[0].kind == MEASURED else "predicted"
     dimensions.append({"label": f"µs, {said}", "values": times})
     return go.Parcoords(
         dimensions=dimensions,

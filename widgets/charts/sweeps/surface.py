@@ -9,6 +9,7 @@ from explorer.tuning.sweep import Sweep
 from explorer.tuning.sweep.rows import FAILED, MEASURED, Row
 from widgets.charts.sweeps.lines import short
 from widgets.draw.plots import colours, styled
+from widgets.draw.table import time_text
 
 HEIGHT = 420
 
@@ -46,12 +47,12 @@ def chart(found: Sweep, over: tuple[str, str], theme: str = "either") -> go.Figu
             x=across,
             y=up,
             z=[[row.us if row else None for row in line] for line in cells],
-            text=[[f"{row.us:.4g}" if row else "" for row in line] for line in cells],
+            text=[[time_text(row.us or 0) if row else "" for row in line] for line in cells],
             customdata=[[_words(row) if row else "" for row in line] for line in cells],
             texttemplate="%{text}",
             hovertemplate="%{customdata}<extra></extra>",
             colorscale=[[0, c["accent"]], [1, c["line"]]],
-            colorbar={"title": "µs"},
+            colorbar={"title": "time per run (µs)"},
             xgap=2,
             ygap=2,
         )
@@ -66,7 +67,7 @@ def chart(found: Sweep, over: tuple[str, str], theme: str = "either") -> go.Figu
 def _on(row: Row, over: tuple[str, str]) -> str:
     """What points of one surface share: the machine, and sizes that stand on no axis."""
     sizes = [f"{n}={t} " for n, t in row.varied if n.startswith("bind.") and n not in over]
-    card = f"measured on {short(row.card)}" if row.kind == MEASURED else "simulated on data sheets"
+    card = f"measured on {short(row.card)}" if row.kind == MEASURED else "predicted on data sheets"
     return "".join(sizes) + card
 
 

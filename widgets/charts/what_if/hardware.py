@@ -7,7 +7,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from explorer.stepping.other_hardware import TIMES, Varied
-from widgets.draw.plots import colours, rows_high, styled
+from widgets.draw.plots import colours, number_text, rows_high, styled
 from widgets.draw.table import time_text
 from widgets.what_if.hardware import VariedRows
 
@@ -41,7 +41,7 @@ def chart(found: VariedRows, title: str, theme: str) -> go.Figure:
             },
             offsetgroup=f"{times} same",
         )
-    figure.update_xaxes(title="planned time of a run ÷ as the hardware is")
+    figure.update_xaxes(title="predicted time per run ÷ as the hardware is")
     figure.update_yaxes(title="figure changed alone", autorange="reversed")
     figure.add_vline(x=1.0, line={"color": c["ink"], "width": 1})
     height = 170 + ROW * max(3, len(names))
@@ -62,4 +62,5 @@ def _bars(times: list[tuple[Varied, float | None]], found: VariedRows) -> dict[s
 
 
 def _words(r: Varied, us: float, found: VariedRows) -> str:
-    return f"{r.name} {r.value:.6g}: planned {time_text(us)} instead of {time_text(found.us)}"
+    us_text, instead = time_text(us), time_text(found.us)
+    return f"{r.name} {number_text(r.value)}: predicted {us_text} instead of {instead}"

@@ -124,7 +124,7 @@ class Bench:
             return {"refused": found.refused}
         now_us = tuning.judged(s.tiling, s).cost_us
         change = f"{found.cost_us / now_us - 1:+.0%}" if now_us else "the same"
-        told = f"modelled {time_text(found.cost_us)}, {change} against the one in use"
+        told = f"predicted {time_text(found.cost_us)}, {change} against the one in use"
         return {
             "refused": "",
             "us": found.cost_us,
@@ -178,4 +178,4 @@ def _key(now: Setting, binding: str) -> Key:
 
 def _not_here(device: Device) -> str:
     """Why no tile can be tried."""
-    return f"{device.name} is a data sheet: its times are modelled, nothing can be timed here"
+    return f"{device.name} is a data sheet: its times are predicted, nothing can be timed here"

@@ -58,7 +58,7 @@ class Clocks:
         found = self.said(now, picture, about)
         text = clock_of(picture).told(found) if found is not None else ""
         if not text:
-            said = f"{picture.title} was not measured as it is on show"
+            said = f"{picture.title} was not measured as it is now"
             raise BadOption(said, try_="measure it again")
         return text
 

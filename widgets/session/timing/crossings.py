@@ -54,7 +54,7 @@ class Crossings:
         """What came of it, in words; raises BadOption where nothing did."""
         found = self.timed(now, loop)
         if not found:
-            raise BadOption(f"{loop[:40]} was not timed as it is on show", try_="measure it again")
+            raise BadOption(f"{loop[:40]} was not timed as it is now", try_="measure it again")
         most = max(t.trips for t in found)
         best = min((t for t in found if t.trips == most), key=lambda t: t.median_us)
-        return f"{loop}: with {most:,} trips {best.label} took the least"
+        return f"{loop}: with {most:,} iterations {best.label} took the least"

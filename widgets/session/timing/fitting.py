@@ -53,7 +53,7 @@ class Fitting:
         found, self._found = self._found, None
         if found is None or found[0] != now:
             raise BadOption(
-                "this machine was not measured for what is on show", try_="measure it again"
+                "this machine was not measured for the current plan", try_="measure it again"
             )
         return Step(found[1], found[2])
 

@@ -129,7 +129,7 @@ def error_parts(problem: Exception, doing: str) -> dict[str, str]:
     found, shown = fault(problem, doing), traceback_of(problem)
     fields = found.fields()
     if isinstance(found, InternalFault):
-        keep(("the house",), found, problem)
+        keep(("the explorer",), found, problem)
     return fields | {"traceback": shown} if shown else fields
 
 

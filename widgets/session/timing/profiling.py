@@ -41,7 +41,7 @@ class Profiling:
         measured, compiled = found
         if measured != now:
             raise BadOption(
-                "what is on show has changed since its tasks were measured",
+                "the plan has changed since its tasks were measured",
                 try_="measure them again",
             )
         return replace(now, compiled=compiled)

@@ -40,8 +40,8 @@ def check_trips(inner: Frame) -> None:
             line = calling_line()
             raise TraceError(
                 f"{line}: this loop reads an array from outside of it and changes its elements "
-                f"under another name ({text}), as NumPy's next trip would see and a traced one "
-                "does not; take .copy() of it before the loop",
+                f"under another name ({text}), as NumPy's next iteration would see and a traced "
+                "one does not; take .copy() of it before the loop",
                 where=line,
                 try_=".copy()",
             )

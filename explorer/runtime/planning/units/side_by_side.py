@@ -111,7 +111,7 @@ class Prices:
         if next(recursions_of(group), None) is not None:
             return "a recursion in one of them has one stack"
         if self.storages:
-            return "values lie in storages, which are shared in the order of one unit"
+            return "values lie in buffers, which are shared in the order of one unit"
         if lone and not isinstance(self.options.policy, str) and asked(group) != APART:
             return "rammer.policy is one of your own, which says what all units do"
         return ""
