@@ -101,11 +101,11 @@ def test_axe_objects_to_nothing_in_a_report(
 def test_axe_objects_to_nothing_in_the_rooms_of_code(house: Page) -> None:
     house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
     house.locator(".stage[data-stage=EMITTED]").click()
-    house.locator(".pw .tabs button", has_text="Flow of code").click()
+    house.locator(".pw .tabs button", has_text="Control-flow graph").click()
     house.locator(".picture .block").first.click()
     house.wait_for_selector(".picture .block.own")
     said = {"flow": objections(house)}
-    house.locator(".pw .tabs button", has_text="Lines to code").click()
+    house.locator(".pw .tabs button", has_text="Source to assembly").click()
     house.wait_for_selector(".linked .ln.at")
     said["lines"] = objections(house)
     house.locator(".linked .ch button", has_text="Edit").click()

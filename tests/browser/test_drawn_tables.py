@@ -8,7 +8,7 @@ from widgets.draw.table_drawing import WIDTH, drawn_table
 
 pytestmark = pytest.mark.browser
 CAPTION = (
-    "3 kernels on 2 units of this-cpu: floor 15.9 µs (default figures), planned 38.7 µs, none "
+    "3 kernels on 2 cores of this-cpu: floor 15.9 µs (default figures), predicted 38.7 µs, none "
     "measured yet; most above its floor: cell:8 matmul.2, 2.2 times as long"
 )
 CHANGE = "another number of programs: 1 program, 3 before"

@@ -31,7 +31,7 @@ def enter(found: Page) -> None:
     """Every language beside the others, of the first operator that has a kernel."""
     found.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
     found.locator(".stage[data-stage=EMITTED]").click()
-    found.locator(".pw .tabs button", has_text="Lines to code").click()
+    found.locator(".pw .tabs button", has_text="Source to assembly").click()
     found.locator(".linked button", has_text="LLVM").click()
     found.wait_for_function("document.querySelectorAll('.linked .column .ln').length > 20")
     found.wait_for_function("document.querySelectorAll('.linked .column').length === 3")
@@ -110,7 +110,7 @@ def test_a_saved_page_links_lines_too(browser: object, tmp_path: object, session
     found.wait_for_selector("#house .stage")
     found.locator("#house .node", has_text="sum_1").first.click()
     found.locator("#house .stage[data-stage=EMITTED]").click()
-    found.locator("#house .pw .tabs button", has_text="Lines to code").click()
+    found.locator("#house .pw .tabs button", has_text="Source to assembly").click()
     found.wait_for_selector("#house .linked .column .ln")
     last_line(found)
     assert found.locator("#house .linked .column").nth(1).evaluate(IN_VIEW)
@@ -138,7 +138,7 @@ def test_what_an_instruction_does_is_told_on_hover_and_by_keyboard(house: Page) 
 def test_a_block_selects_its_lines_and_a_line_lights_its_block(house: Page) -> None:
     house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
     house.locator(".stage[data-stage=EMITTED]").click()
-    house.locator(".pw .tabs button", has_text="Flow of code").click()
+    house.locator(".pw .tabs button", has_text="Control-flow graph").click()
     house.wait_for_selector(".picture .block")
     blocks = house.locator(".picture .block")
     blocks.first.click()
@@ -173,7 +173,7 @@ def test_nothing_is_clipped_in_the_rooms_of_code(house: Page) -> None:
     house.locator(".linked .ch button", has_text="Edit").click()
     house.wait_for_selector(".linked textarea")
     assert house.evaluate(CLIPPED) == []
-    house.locator(".pw .tabs button", has_text="Flow of code").click()
+    house.locator(".pw .tabs button", has_text="Control-flow graph").click()
     house.wait_for_selector(".picture .block")
     assert house.evaluate(CLIPPED) == []
     wide = "document.querySelector('.linked, .picture').scrollWidth"

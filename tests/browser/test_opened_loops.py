@@ -26,7 +26,7 @@ def test_a_folded_loop_is_opened_and_all_are_folded_again(
     with house(browser, session, width=width, scheme=scheme) as page:
         page.locator("#room .stage[data-stage=EMITTED]").click()
         page.evaluate(f"driver.select({op})")
-        page.locator("#room .pw .ph [role=tab]", has_text="Flow of code").click()
+        page.locator("#room .pw .ph [role=tab]", has_text="Control-flow graph").click()
         page.wait_for_selector(FOLDS)
         before, folds = page.locator(BLOCKS).count(), page.locator(FOLDS).count()
         assert before <= 60 and folds >= 1

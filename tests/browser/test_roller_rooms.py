@@ -87,13 +87,13 @@ def test_a_tile_is_timed_and_pinned(room: Page, session: Session) -> None:
     size = room.locator(".tune input[data-field=n]")
     size.fill("2")
     size.press("Enter")
-    room.wait_for_function(HAS, arg=[".tune .note", "modelled"])
+    room.wait_for_function(HAS, arg=[".tune .note", "predicted"])
     room.locator(".tune .btn", has_text="Time it").click()
     room.wait_for_function(HAS, arg=[".tune .note", " of 60"])
     room.wait_for_function(HAS, arg=[".tune .note", "0.83×"])
     assert "99 %: 0.80 to 0.87, n = 60" in room.inner_text(".tune .note")
     assert "0.83×" in room.inner_text(".tune .cands")
-    room.locator(".tune .btn", has_text="Pin it").click()
+    room.locator(".tune .btn", has_text="Use it").click()
     room.wait_for_function(HAS, arg=[".room .said", "tile of"])
     binding, tiling = session.now.compiled.options.roller.pinned[0]
     assert binding == "fc_out" and tiling.size("n") == 2

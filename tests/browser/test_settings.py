@@ -114,7 +114,7 @@ def test_what_each_figure_is_worth_is_drawn_below_them(browser: Browser) -> None
         page.click("[data-action=clock]")
         page.wait_for_selector(".picture .chart .plotly", timeout=120_000)
         said = page.locator(".picture .chart .words").inner_text()
-        assert said.startswith("a run on v100: planned") and "matters most" in said
+        assert said.startswith("per run on v100: predicted") and "matters most" in said
         assert page.locator(".settings td.control").count() > 20
 
 

@@ -215,7 +215,7 @@ def test_a_recording_stands_under_the_plan_and_is_named_as_one(
             x, y = page.evaluate(f"driver.wall.spot(3, {plan})")
             page.mouse.move(box["x"] + x, box["y"] + y)
             tips.append(page.inner_text("#room .pw .tip"))
-        assert "simulated" in tips[0] and "recorded on NVIDIA H200, 2026-11-28:" in tips[1]
+        assert "predicted" in tips[0] and "recorded on NVIDIA H200, 2026-11-28:" in tips[1]
         assert "recorded" in tips[0].split("(plan")[0] and "planned" in tips[1]
         label = page.get_attribute("#room .pw canvas", "aria-label")
         assert label is not None and "recorded on NVIDIA H200, 2026-11-28 46.5 µs" in label

@@ -221,7 +221,7 @@ def test_storages_are_not_dealt() -> None:
     memory = MemoryOptions(policy="storages")
     stored = replace(program, decisions=replace(program.decisions, memory=memory))
     (why, *_) = whys(model, stored)
-    assert why.startswith("values lie in storages")
+    assert why.startswith("values lie in buffers")
     inputs = inputs_of(program, N, 3)
     same(Executable(stored, model.codes, DEVICE).run(inputs), evaluate(program, inputs))
 

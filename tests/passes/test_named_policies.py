@@ -113,7 +113,7 @@ def test_memory_takes_one_that_says_which_free_storage_a_value_has() -> None:
 @pytest.mark.parametrize(
     ("choose", "why"),
     [
-        (lambda needed, free, env: 3, "no free storage"),
+        (lambda needed, free, env: 3, "no free buffer"),
         (lambda needed, free, env: max(free, key=lambda f: -env.hint(f.bytes)), "not provably"),
         (lambda needed, free, env: 1 / 0, "failed: ZeroDivisionError"),
     ],

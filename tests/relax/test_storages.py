@@ -69,7 +69,7 @@ def test_sizes_that_may_differ_share_nothing_and_the_plan_says_why():
     plan = in_a_row([(N,), (8,), (M,), (N + 1,)])
     assert len(plan.storages) == 4
     assert plan.tokens[3].reason == "4*(n + 1) = 4*n + 4, not provably equal to s0 of 4*n bytes"
-    assert plan.tokens[0].reason == "no storage of its dtype and block is free"
+    assert plan.tokens[0].reason == "no buffer of its dtype and memory is free"
 
 
 def test_a5_11_bounded_bytes_are_those_of_the_formula_and_no_binding_changes_them():

@@ -147,7 +147,7 @@ def test_a_timing_goes_on_beside_and_its_points_are_drawn(session: Session) -> N
         session.answer("begin_crossing", {"loop": "other"})
     job = session.answer("begin_crossing", {"loop": loop})["job"]
     assert session.bench.jobs.wait(job)["error"] is None
-    assert "with 30 trips" in session.answer("crossing", {"loop": loop})["said"]
+    assert "with 30 iterations" in session.answer("crossing", {"loop": loop})["said"]
     timed = drawn(session).timed
     assert {t.trips for t in timed} == {1, 10, 30}
     chart = gallery.chart(crossing_picture.PICTURE, session, "", "light")

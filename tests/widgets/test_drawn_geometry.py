@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+import explorer
 from tests.widgets.drawn_geometry import crossed, outside, overlapping, problems, small
 from widgets.draw.svg import Svg, label, path, rect, stepped
+from widgets.rooms import gallery
+from widgets.session.session import Session
 
 
 def drawing(body: str, px: int = 13) -> Svg:
@@ -39,3 +44,24 @@ def test_a_line_through_words_is_found_unless_a_box_lies_between() -> None:
 def test_small_type_is_found() -> None:
     assert small(drawing("", px=11)) and not small(drawing(label(8, 20, "one")))
     assert small(drawing('<text x="8" y="20" style="font-size:10px">one</text>'))
+
+
+STILL = ("widgets.program", "widgets.timed", "widgets.memory", "widgets.what_if", "widgets.rammer")
+DRAWN = [p.name for p in gallery.PICTURES if p.draw.__module__.startswith(STILL)]
+
+
+@pytest.fixture(scope="module")
+def sessions() -> tuple[Session, ...]:
+    loop = Session(explorer.compile("tests/data/tiny_while.onnx"))
+    loop.run_once()
+    return loop, Session(explorer.compile("tests/data/tiny_lstm.onnx", target="v100"))
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_no_word_is_crossed_by_a_line_or_lies_on_another(
+    sessions: tuple[Session, ...], name: str
+) -> None:
+    for session in sessions:
+        _, figure, _ = gallery.named(name).draw(session, "")
+        if figure is not None:
+            assert not crossed(figure) and not overlapping(figure)

@@ -36,8 +36,8 @@ def test_every_policy_says_what_its_own_plan_says(
     compiled: explorer.Compilation, rows: PolicyRows
 ) -> None:
     found = {p.name: p for p in rows.policies}
-    assert list(found) == ["unshared", "arena", "storages", "bounded"]
-    for name, bounds in (("storages", False), ("bounded", True)):
+    assert list(found) == ["no sharing", "packed", "reuse by size", "worst case"]
+    for name, bounds in (("reuse by size", False), ("worst case", True)):
         options = replace(compiled.options.memory, policy="storages", bounds=bounds)
         plan = compiled.with_options(memory=options).memory(SIZES)
         assert (found[name].bytes, found[name].formula) == (
@@ -46,8 +46,10 @@ def test_every_policy_says_what_its_own_plan_says(
         )
         assert found[name].curve == memory_curve(plan).planned
     arena = compiled.memory(SIZES)
-    assert found["arena"].bytes == arena.planned_bytes and found["arena"].note.startswith("in use")
-    assert found["unshared"].bytes == arena.naive_bytes > found["storages"].bytes
+    assert found["packed"].bytes == arena.planned_bytes and found["packed"].note.startswith(
+        "in use"
+    )
+    assert found["no sharing"].bytes == arena.naive_bytes > found["reuse by size"].bytes
 
 
 def test_bounds_that_were_used_and_that_are_lacking_are_named(rows: PolicyRows) -> None:
@@ -121,4 +123,4 @@ def test_a_storage_with_one_owner_says_why() -> None:
 def test_a_compilation_without_a_choice_of_policies_shows_its_own() -> None:
     c = hand.HandMade()
     rows = memory_policies.data(c, {"batch": 2}, c.memory({"batch": 2}))
-    assert [p.name for p in rows.policies] == ["unshared", "arena"] and not rows.storages
+    assert [p.name for p in rows.policies] == ["no sharing", "packed"] and not rows.storages

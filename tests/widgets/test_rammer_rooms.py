@@ -101,7 +101,7 @@ def test_each_rtask_has_its_time_and_where_it_is_from(session: Session) -> None:
         row = by_name[session.house.label(o.name)]
         assert row[2] == o.tasks
         assert row[3] == pytest.approx(o.task_us, abs=1e-3)
-    assert {row[5] for row in table.rows} == {"modelled"}
+    assert {row[5] for row in table.rows} == {"predicted"}
 
 
 def test_units_bricks_and_rkernels_are_knobs(session: Session) -> None:

@@ -32,7 +32,9 @@ def test_what_ships_stands_under_the_plan_of_the_program_that_ran(session: Sessi
     assert walls.measured is None and recorded.said == SAID
     assert recorded.units == planned.units == 132 and recorded.bricks == planned.bricks
     assert not beside.missing and all(b.planned >= 0 for b in beside.bricks)
-    assert f"{SAID}: 46.5 µs (plan {beside.error:+.0%}" in caption(planned, *walls.ran)
+    assert f"{SAID}: 46.5 µs (predicted {-beside.error:.0%} too short" in caption(
+        planned, *walls.ran
+    )
     assert f"a prediction; {SAID}: 46.5 µs" == session.verdict()["small"]
     assert session.history()[0]["what"] == "as recorded"
 
@@ -44,7 +46,7 @@ def test_it_is_never_called_measured(session: Session) -> None:
         assert "recorded" in text and "measured" not in text.lower()
     op = session.house.order[session.walls.planned.calls[0].ops[0]]  # type: ignore[union-attr]
     text = json.dumps(session.answer("operator", {"op": op}), ensure_ascii=False)
-    assert f"planned and {SAID}" in text and "planned and measured" not in text
+    assert f"predicted and {SAID}" in text and "predicted and measured" not in text
     heads = session.parts()["walls"]
     assert set(heads) == {"wall_planned", "wall_recorded"}
     assert heads["wall_recorded"]["said"] == SAID and heads["wall_recorded"]["kind"] == "recorded"

@@ -212,7 +212,7 @@ def test_this_machine_is_measured_beside_and_planned_with() -> None:
     assert said.startswith("fitted to this machine, median error of 1 probes 10%: predicted")
     assert session.shown.planned_us > before
     assert session.now.compiled.device.clock_ghz == slow.clock_ghz
-    with pytest.raises(BadOption, match="was not measured for what is on show"):
+    with pytest.raises(BadOption, match="was not measured for the current plan"):
         session.answer("fit", {})
     other = Session(explorer.compile("zoo:tiny_skip", "v100", until="planned"))
     with pytest.raises(BadOption, match="v100 is not this machine"):

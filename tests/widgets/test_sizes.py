@@ -96,7 +96,7 @@ def test_measured_sizes_have_their_interval_and_stay_while_the_slider_moves(
     (points,) = points
     assert list(zip(points.x, points.y)) == [(n, m.median_us) for n, m in rows.measured]
     assert all("n = " in words for words in points.customdata)
-    (line,) = [t for t in figure.data if t.name == "planned"]
+    (line,) = [t for t in figure.data if t.name == "predicted"]
     assert list(line.y) == [p.us for p in rows.planned]
     marks = {t.name: list(t.x) for t in figure.data if t.name in sizes.KINDS}
     assert sorted(x for xs in marks.values() for x in xs) == [b.size for b in rows.breaks]
@@ -111,7 +111,7 @@ def test_symbols_are_chosen_by_name_and_a_fixed_model_has_none() -> None:
     session = Session(explorer.compile(two, until="planned"))
     told = session.answer("picture", {"room": "sizes", "symbol": "rows"})
     assert told["controls"]["more"] == [["symbol", "symbol", ["rows", "columns"], 0]]
-    assert told["figure"]["layout"]["xaxis"]["title"]["text"] == "rows (size)"
+    assert told["figure"]["layout"]["xaxis"]["title"]["text"] == "rows (elements)"
     with pytest.raises(BadOption, match="no symbol 'depth'"):
         session.answer("picture", {"room": "sizes", "symbol": "depth"})
     fixed = explorer.trace(lambda x: enp.tanh(x))(x=explorer.tensor("float32", 4))

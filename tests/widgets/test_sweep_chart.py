@@ -53,7 +53,7 @@ def test_one_group_has_no_menu_and_says_that_it_is_simulated() -> None:
     alone = replace(ROWS[0], kind=SIMULATED, median_us=None)
     figure = widgets.sweep(Sweep("m", VARY, (alone,)))
     assert not figure.layout.updatemenus
-    assert [d.label for d in figure.data[0].dimensions] == ["µs, simulated"]
+    assert [d.label for d in figure.data[0].dimensions] == ["µs, predicted"]
 
 
 def test_where_every_point_failed_there_is_nothing_to_draw() -> None:

@@ -24,7 +24,7 @@ def test_a_step_is_turned_off_and_undone(session: Session) -> None:
     before = board(session)["fold copies into kernels"]
     assert before["on"] and before["in_a"] and before["knob"] == "step fold copies into kernels"
     said = session.answer("turn", {"knob": before["knob"], "index": before["off"]})["said"]
-    assert said.startswith("fold copies into kernels on → off: planned")
+    assert said.startswith("fold copies into kernels on → off: predicted")
     assert "fold copies into kernels" not in [s.name for s in session.now.compiled.snapshots]
     now = board(session)["fold copies into kernels"]
     assert not now["on"] and now["in_a"]
@@ -71,7 +71,7 @@ def test_two_pipelines_are_beside_each_other_in_numbers(session: Session) -> Non
     found = switchboard.data(session.now.compiled, session.pinned.compiled)
     numbers = {name: (a, now) for name, a, now in found.numbers}
     assert int(numbers["steps"][0]) == int(numbers["steps"][1]) + 1
-    assert {"kernels", "took to compile", "a run, planned", "arena"} <= set(numbers)
+    assert {"kernels", "took to compile", "per run, predicted", "memory"} <= set(numbers)
     row = next(s for s in found.steps if s.name == "put channels last")
     assert not row.on and row.in_a
     assert "1 off" in switchboard.caption(found)

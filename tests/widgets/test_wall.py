@@ -159,7 +159,7 @@ def test_a_still_picture_of_a_million_bricks_is_small() -> None:
     wide, high = struct.unpack(">2I", png.wall(planned, measured)[16:24])
     assert wide == png.WIDTH and high < 100
     table = wall_table.table(planned, measured, "fc")
-    assert len(table.rows) == wall_table.MOST_ROWS and "of 1,000,000 bricks" in table.caption
+    assert len(table.rows) == wall_table.MOST_ROWS and "of 1,000,000 tasks" in table.caption
     assert {row[1] for row in table.rows} == {"fc"}
 
 
@@ -218,7 +218,7 @@ def test_each_brick_knows_what_the_other_wall_says_of_it(session: Session) -> No
         assert planned.first[i] == measured.first[j] and planned.unit[i] == measured.unit[j]
         assert took[i] == pytest.approx(measured.end[j] - measured.start[j])
     caption = wall_table.caption(planned, measured, found)
-    assert "plan " in caption and "errors of bricks" in caption
+    assert "predicted " in caption and "errors of tasks" in caption
     assert wall_table.table(planned, measured, "", found).rows[0][-1]
 
 
@@ -230,7 +230,7 @@ def test_what_python_runs_has_a_lane_of_the_host() -> None:
     wall = Wall("measured", bricks, gaps, 2, 10.0, host=host)
     rows = brick_wall.data(wall, CALLS)
     assert (rows.units, rows.lanes, rows.bricks) == (2, 3, 3)
-    assert [rows.lane_name(n) for n in range(rows.lanes)] == ["w0", "w1", "host"]
+    assert [rows.lane_name(n) for n in range(rows.lanes)] == ["core 0", "core 1", "host"]
     assert rows.areas_us() == {"busy": 8.0, "library": 12.0}
     assert rows.busy_by_unit() == [0.4, 0.4, 0.6]
     blocks = lane_blocks(rows, Window(0.0, 10.0, 300), 1, 20_000)
@@ -239,7 +239,7 @@ def test_what_python_runs_has_a_lane_of_the_host() -> None:
     assert ">host<" in picture and ">w2<" not in picture
     head, _ = wall_slices.packed(Source(rows))
     assert (head["units"], head["slice"]["lanes"]) == (2, 3)
-    assert [row[0] for row in wall_table.table(rows).rows] == ["w0", "w1", "host"]
+    assert [row[0] for row in wall_table.table(rows).rows] == ["core 0", "core 1", "host"]
     device = brick_wall.data(Wall("planned", bricks, (), 2, 4.0), CALLS)
     assert device.lanes == 2 and ">host<" not in str(brick_wall_picture.figure(device, rows).body)
 
@@ -260,7 +260,7 @@ def test_eighty_units_share_forty_lanes() -> None:
     rows = many_bricks.wall(80, 800, CALLS)
     assert brick_wall_picture.lanes_of(rows, 1) == 40
     text = brick_wall_picture.figure(rows).text()
-    assert "w78–79" in text and "w80" not in text and "w100" not in text
+    assert "core 78–79" in text and "core 80" not in text and "core 100" not in text
 
 
 def test_what_is_said_of_a_wall_is_never_cut(session: Session) -> None:
@@ -285,8 +285,8 @@ def test_every_hatch_of_idle_time_is_named_under_the_wall() -> None:
         return re.findall(r'url\(#p-g-(\w+)\)"[^>]*></rect><text[^>]*>([^<]+)', "".join(under))
 
     assert legend() == []
-    assert legend("barrier", "tail") == [("tail", "tail"), ("barrier", "barrier")]
-    assert legend("dependency", "dependency") == [("dependency", "waiting for a result")]
+    assert legend("barrier", "tail") == [("tail", "wave tail"), ("barrier", "barrier")]
+    assert legend("dependency", "dependency") == [("dependency", "dependency stall")]
 
 
 def test_nothing_scheduled_is_a_picture_too() -> None:

@@ -48,7 +48,7 @@ def test_what_a_policy_refused_can_be_forced_and_undone(session: Session) -> Non
     assert row["acts"][0]["title"] == "Force it"
     value = row["acts"][0]["args"]["value"]
     said = session.answer("force", {"value": value})["said"]
-    assert said.startswith(f"{value} joined by hand: planned")
+    assert said.startswith(f"{value} joined by hand: predicted")
     graph = session.now.compiled.program.decisions.tile_graph
     assert any(value in g.members and len(g.members) > 1 for g in graph.groups)
     session.answer("undo", {})
@@ -71,7 +71,7 @@ def test_what_is_not_legal_says_why_and_changes_nothing(session: Session) -> Non
     graph = session.now.compiled.program.decisions.tile_graph
     step = next(s for g in graph.groups for s in g.steps if s.why and s.why.condition == "readers")
     before, value = session.now, step.label.split()[0]
-    with pytest.raises(BadOption, match="so it is stored anyway"):
+    with pytest.raises(BadOption, match="must be stored"):
         session.answer("force", {"value": value})
     assert session.now is before
 

@@ -1,7 +1,7 @@
 // Every option, or every figure of the device, as a control with what it may be. The kernel checks what is typed; a refused value goes back, with the reason.
 import { h, put } from "./dom.js";
 
-const COLUMNS = ["", "now", "A", "by default", "what it is"];
+const COLUMNS = ["", "now", "baseline", "by default", "what it is"];
 
 /** The controls of a room. `ctx`: host, say(text), turn(knob, index, label). */
 export function settingsView(ctx) {

@@ -1,7 +1,7 @@
 // The switchboard: every step on or off, and where it stands. What may not be is refused with what it would break.
 import { h, put, plural } from "./dom.js";
 
-const COLUMNS = ["", "step", "stage", "place", "seconds", "what it did", "A"];
+const COLUMNS = ["", "step", "stage", "place", "seconds", "what it did", "baseline"];
 
 /** The switches. `ctx`: host, say(text), turn(knob, index, label), toStep(at). */
 export function switchesView(ctx) {
@@ -12,7 +12,7 @@ export function switchesView(ctx) {
   async function load() {
     const { data } = await ctx.host.ask("board"), steps = data.steps;
     put(rows, steps.map((s, i) => row(s, steps, i)));
-    put(numbers, h("div", {}, h("dt"), h("dd", {}, "A"), h("dd", {}, "now")), data.numbers.map(([name, a, now]) => h("div", {}, h("dt", {}, name), h("dd", {}, a), h("dd", {}, now))));
+    put(numbers, h("div", {}, h("dt"), h("dd", {}, "baseline"), h("dd", {}, "now")), data.numbers.map(([name, a, now]) => h("div", {}, h("dt", {}, name), h("dd", {}, a), h("dd", {}, now))));
   }
   function row(s, steps, i) {
     const live = ctx.host.alive && ctx.turn, did = s.changes ? plural(s.changes, "change") : s.did ? "decided" : !s.on ? "" : s.ran ? "did nothing" : "not run";

@@ -36,7 +36,7 @@ export function tuningView(ctx) {
     const timing = h("button", { class: "btn pri", type: "button", disabled: !idle, title: "Time it against the tile in use, in turns", onclick: () => time([fields]) }, "Time it");
     const all = h("button", { class: "btn", type: "button", disabled: !idle, title: "Time every candidate against the tile in use", onclick: () => time(open_()) }, "Time all");
     const stop = h("button", { class: "btn", type: "button", disabled: idle, onclick: cancel }, "Cancel");
-    const pin = h("button", { class: "btn", type: "button", disabled: !idle || same(fields, form.fields), title: "Take this tile: compile through", onclick: take }, "Pin it");
+    const pin = h("button", { class: "btn", type: "button", disabled: !idle || same(fields, form.fields), title: "Take this tile: compile through", onclick: take }, "Use it");
     const back = h("button", { class: "btn", type: "button", disabled: !idle || same(fields, form.fields), onclick: () => { fields = structuredClone(form.fields); tell("The tile in use.", ""); } }, "Back");
     return h("div", { class: "edit" }, h("div", {}, h("b", {}, `Tile of ${form.kernel}`), h("span", { class: "s" }, ` on ${form.device}, ${plural(form.threads, "thread")}`)),
       h("div", { class: "fields" }, sizes, inside), h("div", { class: "acts" }, timing, all, stop, pin, back),
@@ -69,7 +69,7 @@ export function tuningView(ctx) {
 
   function list() {
     const most = Math.max(...form.candidates.map(c => c.us), 1e-9);
-    return h("table", { class: "tbl cands", "aria-label": "Candidates" }, h("tr", {}, ["tile, registers", "modelled", "", "against the one in use, measured"].map((c, i) => h("th", { class: i === 1 ? "r" : null }, c))),
+    return h("table", { class: "tbl cands", "aria-label": "Candidates" }, h("tr", {}, ["tile, registers", "predicted", "", "against the one in use, measured"].map((c, i) => h("th", { class: i === 1 ? "r" : null }, c))),
       form.candidates.map(c => h("tr", { class: `pick${same(c.fields, fields) ? " on" : ""}`, tabindex: 0, title: c.refused || "Choose this tile", onclick: () => choose(c), onkeydown: e => { if (e.key === "Enter") { e.stopPropagation(); choose(c); } } },
         h("td", { class: "mono" }, `${c.on ? "• " : ""}${c.label}`), h("td", { class: "r" }, c.refused ? "" : duration(c.us)), h("td", {}, c.refused ? h("span", { class: "cross", role: "img", "aria-label": "refused" }, "✕") : h("span", { class: "bar1", style: `width:${Math.max(1, c.us / most * 64)}px` })),
         h("td", { class: c.refused ? "s wrap" : "" }, c.refused || (c.said ? `${c.said.big}, ${duration(c.said.us)} (${c.said.low.toFixed(2)} to ${c.said.high.toFixed(2)}, n = ${c.said.n})` : c.on ? "in use" : "")))));
@@ -79,7 +79,7 @@ export function tuningView(ctx) {
     if (job) return;
     if (c.refused) { tell(`Not legal: ${c.refused}`, "bad"); return; }
     fields = structuredClone(c.fields);
-    tell(`${c.label}: modelled ${duration(c.us)}${c.on ? ", in use" : ""}`, "");
+    tell(`${c.label}: predicted ${duration(c.us)}${c.on ? ", in use" : ""}`, "");
   }
 
   const open_ = () => form.candidates.filter(c => !c.refused && !c.said).map(c => c.fields);

@@ -129,7 +129,7 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
     """
     if text_width(text, px, mono=mono) <= room:
         return text
-    for part in PARTS.finditer(text) if PATH.fullmatch(text) else ():
+    for part in PARTS.finditer(text) if len(text) <= LONGEST and PATH.fullmatch(text) else ():
         if text_width(end := f"…{text[part.start() :]}", px, mono=mono) <= room:
             return end
     letters = room * 1000 / px / _NARROWEST  # more never fit
@@ -144,6 +144,7 @@ def fit(text: str, room: float, px: float = 11, *, mono: bool = False) -> str:
 
 
 PATH = re.compile(r"\S*[/:]\S+( \S+){0,2}")  # `a/b/MatMul`, `flow.py:57 matmul (2)`
+LONGEST = 200  # characters of a name whose parts are tried one by one; chosen
 PARTS = re.compile(r"(?<=.)[/:]|(?<= )\S")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from explorer.compilation.operators import in_words
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect, wrapped
@@ -27,7 +28,7 @@ def table(rows: MemoryRows, policies: PolicyRows) -> Table:
     places = {t.name: (s.name, t.reason) for s in policies.storages for t in s.turns}
     plain = memory_plan.table(rows)
     buffers = tuple((*row, *places.get(str(row[1]), ("", ""))) for row in plain.rows)
-    return Table((*plain.columns, "buffer", "why there"), buffers, plain.ops, plain.caption)
+    return Table((*plain.columns, "block", "why there"), buffers, plain.ops, plain.caption)
 
 
 def figure(
@@ -49,19 +50,19 @@ def _storages(
 ) -> float:
     """The storage of the selected operator first, then those that are used again."""
     reuses = sum(t.taken in ("reused", "grown", "in place") for s in rows for t in s.turns)
-    marks.append(label(12, y, "Buffers, and the values that take turns in them", "i w"))
-    said = f"{len(rows)} buffers, {reuses} used again"
+    marks.append(label(12, y, "Blocks, and the values that take turns in them", "i w"))
+    said = f"{len(rows)} blocks, {reuses} used again"
     marks.append(label(RIGHT, y, said, "q", anchor="end"))
     ranked = sorted(rows, key=lambda s: (not _on(s, selected), len(s.turns) < 2))
     y += 20
     for storage in ranked[:STORAGES]:
         y = _storage(storage, called, symbols, selected, marks, y)
     if len(rows) > STORAGES:
-        rest = f"and {len(rows) - STORAGES} more buffers, all of them in the table"
+        rest = f"and {len(rows) - STORAGES} more blocks, all of them in the table"
         marks.append(label(12, y, rest, "q"))
         y += 18
     if not rows:
-        marks.append(label(12, y, "no buffers are shared"))
+        marks.append(label(12, y, "no blocks are shared"))
         y += 18
     return y + 4
 
@@ -103,7 +104,8 @@ def _storage(
 def _turn(
     t: TurnRow, called: MemoryRows, symbols: Sequence[str], on: bool, marks: list[str], y: float
 ) -> float:
-    said = f"{t.taken}: {t.reason}" if t.reason else t.taken
+    reason = in_words(t.reason, {b.name: called.label(b.name) for b in called.buffers})
+    said = f"{t.taken}: {reason}" if reason else t.taken
     lines = wrapped(said, RIGHT - 306)
     marks += [
         label(

@@ -93,7 +93,7 @@ def arena(rows: MemoryRows, selected: str = "") -> list[str]:
         return floor - address / high * (floor - top)
 
     marks = [
-        label(12, 20, "Arena", "i w"),
+        label(12, 20, "Memory", "i w"),
         label(left, 20, caption(rows)),
         rect(left, top, right - left, floor - top, "var(--app)"),
         label(left - 6, floor, "0", "q", anchor="end"),

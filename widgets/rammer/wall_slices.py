@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.errors import BadOption
-from widgets.model.brick_wall import CAUSES, WallRows
+from widgets.model.brick_wall import CAUSES, WallRows, kind_text
 from widgets.rammer.wall_lanes import Blocks, lane_blocks
 from widgets.rammer.wall_waits import NONE, Waits
 
@@ -193,7 +193,7 @@ def packed(source: Source, budget: int = SLICE_BYTES) -> tuple[dict[str, Any], b
     count, told = spans(rows, min(MOST_SPANS, budget // (4 * SPAN)))
     head, body = sliced(source, source.whole, budget - len(told))
     about = {
-        "kind": rows.kind,
+        "kind": kind_text(rows.kind),
         "said": rows.said,
         "units": rows.units,
         "total_us": rows.total_us,

@@ -45,7 +45,7 @@ class OwnPool:
         if found is None:
             return Choice(None, f"{text(kind)} bytes: {name} takes a fresh one")
         if not any(found is free for free in self.free):
-            rule = "gave what is no free storage, and must give one of them, or None"
+            rule = "gave what is no free buffer, and must give one of them, or None"
             raise asked.refused(rule, "one of the free buffers, or None", written(found))
         if not is_enough(room, found.bytes, self.env):
             raise asked.refused(

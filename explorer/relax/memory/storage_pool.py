@@ -11,7 +11,7 @@ from explorer.ir.types import ITEM_BYTES, Tensor
 
 REACH_TIMES = 16  # a storage is taken from a 16th of a size to 16 times it: the rule of Relax
 NEAR_SIZES = 8  # symbolic ones that are tried on either side: a bound on time, chosen
-NONE_FREE = "no storage of its dtype and block is free"
+NONE_FREE = "no buffer of its dtype and memory is free"
 
 
 @dataclass(frozen=True, slots=True)

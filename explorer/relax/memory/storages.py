@@ -202,7 +202,7 @@ class _Planner:
         if a.result and not self.options.outputs:
             self.results.append(replace(token, taken="kept", reason="a result: the caller's array"))
         elif a.result or a.kept:
-            reason = a.kept or "a result, in a storage of its own"
+            reason = a.kept or "a result, in a buffer of its own"
             self.open(a, token, "kept", reason)
         else:
             refused = ""
@@ -219,7 +219,7 @@ class _Planner:
         """Why a value cannot take over the bytes of an input; "" where it can."""
         found, other = self.placed.get(source), self.by_name.get(source)
         if found is None or other is None:
-            return "its bytes are not in a storage"
+            return "its bytes are in no buffer"
         if other.kept or found.owner != source:
             return other.kept or "it has given its bytes away"
         if not self.options.share or self.last[source] != position:
