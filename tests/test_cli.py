@@ -108,7 +108,7 @@ def test_an_unknown_operator_is_answered_with_names_that_exist(shell: Shell) -> 
 def test_what_is_planned_for_other_hardware_is_said_to_be_measured_here(shell: Shell) -> None:
     _, out, _ = shell("explain", SKIP, "--stage", "rammer", "--set", "hardware.units=4")
     head = out.splitlines()[0]
-    assert "4 units of this-cpu, changed" in head and "; measured here: " in head
+    assert "4 cores of this-cpu, changed" in head and "; measured here: " in head
 
 
 def test_the_seconds_of_a_compile_add_up(shell: Shell) -> None:

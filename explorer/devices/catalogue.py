@@ -54,7 +54,8 @@ def _shipped(name: str) -> Device:
 
 def unit_word(device: str) -> str:
     """What one unit of a device is called: a core of a CPU, an SM of a GPU's data sheet."""
-    return "core" if not device or device in HERE or device.startswith("cpu") else "SM"
+    name = device.partition(",")[0]  # of a changed one: "this-cpu, changed"
+    return "core" if not name or name in HERE or name.startswith("cpu") else "SM"
 
 
 def of_ones_own(device: Device, where: str) -> Device:
