@@ -26,7 +26,7 @@ def test_a_report_of_a_real_model_is_one_file(
     said = json.loads(capsys.readouterr().out)
     assert said["report"] == str(path) and said["bytes"] == path.stat().st_size
     text = path.read_text("utf-8")
-    assert "tiny_skip" in text and "a run on this-cpu" in text
+    assert "tiny_skip" in text and "per run on this-cpu" in text
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 

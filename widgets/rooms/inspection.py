@@ -153,7 +153,7 @@ def _not_fastest(blocks: Sequence[Weighed], base_us: float) -> str:
         return ""
     longer = percent(base_us / fastest.cost_us - 1)
     return (
-        f"Alone these take {longer} longer than the fastest: what counts is also the room that "
+        f"Alone these take {longer} longer than the fastest: what counts is also the memory that "
         "they leave to blocks beside them."
     )
 
