@@ -61,7 +61,8 @@ def explore(
     `recorded`: a run that `c.record` or `c.on_gpu().record` has written, of this model on whatever
     machine, or the device of one of `c.recordings`: its wall stands under the plan, always named
     as a recording, and compared with the plan if that is for the same device. Where none is named,
-    one that comes with Ironworks stands there if it is of the program and device. Raises BadOption where it is of another model or of other sizes.
+    one that comes with Ironworks stands there if it is of the program and device. Raises BadOption
+    where it is of another model or of other sizes.
     """
     from widgets.page.progress_line import progress_line
 

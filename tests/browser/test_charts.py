@@ -148,7 +148,6 @@ def test_a_selected_operator_is_marked_and_a_point_selects(house: Page, session:
     assert names[house.evaluate("driver.state.op")] in ops[last]
 
 
-
 def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(house: Page) -> None:
     enter(house, "memory")
     words = house.locator(".chart .words").bounding_box()
