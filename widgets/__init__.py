@@ -53,22 +53,16 @@ def explore(
 ) -> House:
     """The whole house: every stage, picture and knob of a compilation, linked by one selection.
 
-        `given`: a compilation, of any stage and for any data sheet; or a model, what `explorer.load`
-        takes, which is compiled here for `target` with `options`: it opens with its plan, and its code
-        is generated beside, before it is measured. A model whose compilation ends in an error is shown
-        as far as it came, with the error.
+    `given`: a compilation, of any stage and for any data sheet; or a model, what `explorer.load`
+    takes, which is compiled here for `target` with `options`: it opens with its plan, and its code
+    is generated beside, before it is measured. A model whose compilation ends in an error is shown
+    as far as it came, with the error.
 
-        `recorded`: a run that `c.record` or `c.on_gpu().record` has written, of this model on whatever
-    <<<<<<< HEAD
-        machine, or the device of one of `c.recordings`: its wall stands under the plan, always named
-        as a recording, and compared with the plan if that is for the same device. Where none is named,
-        one that comes with Ironworks stands there if it is of the program and device. Raises BadOption
-    =======
-        machine, or the device of one of `c.recordings`: its wall stands under the plan, always named as
-        a recording, and compared with the plan if that is for the same device. Where none is named, one
-        that comes with Ironworks stands there if it is of the program and device. Raises BadOption
-    >>>>>>> 97baebb8 (Wrap a docstring)
-        where it is of another model or of other sizes.
+    `recorded`: a run that `c.record` or `c.on_gpu().record` has written, of this model on whatever
+    machine, or the device of one of `c.recordings`: its wall stands under the plan, always named
+    as a recording, and compared with the plan if that is for the same device. Where none is named,
+    one that comes with Ironworks stands there if it is of the program and device. Raises BadOption
+    where it is of another model or of other sizes.
     """
     from widgets.page.progress_line import progress_line
 
