@@ -99,6 +99,25 @@ def test_a_turn_that_mends_it_is_planned_to_the_end(session: Session) -> None:
     assert session.runs and session.walls.planned is not None
 
 
+def test_a_link_leads_out_of_an_error(session: Session) -> None:
+    text = session.link()["text"]
+    session.answer("as_far", fail(session))
+    told = session.answer("restore", {"text": text})
+    assert told["measure"] is True and told["said"] == "The state of the link is restored."
+    assert session.now.ended is None and "failed" not in session.verdict()
+
+
+def test_what_failed_is_brought_back_but_for_what_fails(session: Session) -> None:
+    session.answer("turn", {"knob": "threads", "index": 0})
+    session.answer("as_far", fail(session))
+    text = session.link()["text"]
+    session.answer("go", {"step": 0})
+    told = session.answer("restore", {"text": text})
+    assert "restored, but for" in told["said"] and "a copy" in told["said"] and told["measure"]
+    assert next(k for k in session.knobs() if k.name == "threads").now == 0
+    assert session.now.ended is None and "failed" not in session.verdict()
+
+
 def test_what_ends_in_no_error_and_what_is_refused_have_nothing_to_look_at(
     session: Session,
 ) -> None:

@@ -179,8 +179,8 @@ def test_a_link_says_what_is_not_there(session: Session) -> None:
     kept = json.loads(base64.urlsafe_b64decode(session.link()["text"] + "==="))
     kept["knobs"]["threads"], kept["op"] = "99999", "fc"
     found = Session(hand.HandMade()).restore(json.dumps(kept))
-    assert found["said"].startswith("The state of the link is restored, but for threads 99999: ")
-    assert found["said"].endswith(" has no such value.") and found["state"]["op"] == "fc"
+    assert found["said"].startswith("The state of the link is restored, but for threads 99999 (")
+    assert found["said"].endswith(" has no such value).") and found["state"]["op"] == "fc"
 
 
 def test_a_link_about_another_model_is_refused(session: Session) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
-from explorer.errors import BadOption, IronworksError, fault
+from explorer.errors import BadOption, Cancelled, IronworksError, fault
 from explorer.garbage import rare_collections
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.stage import Stage
@@ -523,8 +523,9 @@ class Session:
         return {"text": state.written(self.state()), "name": name}
 
     def restore(self, text: str) -> Any:
-        """Go to the state in a link: views as they were, settings, knobs where they still fit, and
-        what was moved by hand; what was measured there stands beside what is measured here.
+        """Go to the state in a link: views as they were, settings, knobs where they still fit and
+        compile, and what was moved by hand; what was measured there stands beside what is measured
+        here. An error on show goes: the last step that ended in none is gone on from.
         """
         found = keeping.read(str(text))
         if found.digest != self.kept.digest:
@@ -533,21 +534,29 @@ class Session:
             )
         self.kept, self.focus = replace(found, time=()), found.op
         self.edited = self.edited.with_saved(found.edits)
+        whole = [s for s in self.steps.past if s.setting.ended is None]
+        if self.now.ended is not None and whole:
+            self.show_next(Step(whole[-1].setting, "back before the error"))
         if step := again.settings_of(self.now, found.knobs):
             self.show_next(step)
-        left = []
+        left, device = [], self.now.compiled.device.name
         for name, label in found.knobs.items():
             knob = next((k for k in self.knobs() if k.name == name), None)
             knob = knob and with_stop(knob, self.now, self.pinned, label)
             if knob and label in knob.labels and knob.labels[knob.now] != label:
-                self.turn(name, knob.labels.index(label), label)
+                try:
+                    self.turn(name, knob.labels.index(label), label)
+                except Cancelled:
+                    raise
+                except IronworksError as problem:
+                    left.append(f"{knob.label} {label[:40]} ({problem.sentence})")
             elif knob and label not in knob.labels:
-                left.append(f"{knob.label} {label[:40]}")
+                left.append(f"{knob.label} {label[:40]} ({device} has no such value)")
         for setting, what in by_hand.again(self.now, found):
             self.show_next(Step(setting, what))
         self.brought = keeping.Brought(self.now, found.time)
         return {
-            "said": keeping.restored(left, self.now.compiled.device.name),
+            "said": keeping.restored(left),
             "state": state.view(found),
             "measure": self.runs,
         }

@@ -48,9 +48,9 @@ class Brought:
         return (mine.sizes, mine.compiled.options) == (other.sizes, other.compiled.options)
 
 
-def restored(left: Sequence[str], device: str) -> str:
-    """What is said of a link whose state is on show but for these values of knobs."""
-    but = f", but for {', '.join(left)}: {device} has no such value" if left else ""
+def restored(left: Sequence[str]) -> str:
+    """Say that the state of a link is on show, but for these values of knobs and why."""
+    but = f", but for {', '.join(left)}" if left else ""
     return f"The state of the link is restored{but}."
 
 
