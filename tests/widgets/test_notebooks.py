@@ -25,7 +25,7 @@ ALL = [
     ("03_fusion", 8, 4),
     ("04_tiles", 6, 3),
     ("05_cost_models", 7, 2),
-    ("06_schedules", 6, 2),
+    ("06_schedules", 6, 3),
     ("07_code_generation", 7, 6),
     ("08_measuring", 5, 1),
     ("09_control_flow", 6, 6),
