@@ -20,7 +20,8 @@ from widgets.session.answers import Seen
 from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
 
-PICTURES = ("roller", "staircase", "grinder", "crossing", "iterations")
+OF_TILES = ("roller", "memory_lines", "staircase")
+PICTURES = (*OF_TILES, "grinder", "crossing", "iterations")
 tensor = explorer.tensor
 
 
@@ -71,7 +72,7 @@ def test_no_word_is_cut_or_covered(model: str, size: tuple[int, int]) -> None:
     session = session_of(model)
     ops = ["", *(o.name for o in session.house.operators[:: 1 + len(session.house.operators) // 4])]
     for name in PICTURES:
-        for device in ("", "v100") if name in ("roller", "staircase") else ("",):
+        for device in ("", "v100") if name in OF_TILES else ("",):
             for op in ops:
                 view = View(device=device, width=size[0], height=size[1])
                 _, figure, table = gallery.named(name).draw(Seen(session, view), op)

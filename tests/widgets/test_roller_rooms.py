@@ -33,6 +33,7 @@ from widgets.model.on_show import Times, View
 from widgets.roller import (
     bank_map,
     bank_map_picture,
+    memory_lines_picture,
     panel_frames,
     rewrites,
     roofline,
@@ -261,6 +262,22 @@ def test_this_machine_has_a_roof_for_one_unit_and_for_all(session: Session) -> N
     assert {(r.level, r.units) for r in rows.roofs} == {
         (level, units) for level in ("L1", "L2", "L3", "DRAM") for units in (1, 2)
     }
+
+
+def test_lines_that_are_moved_in_vain_are_told(session: Session) -> None:
+    rows = tile_panels.data(seen(session, "conv", "v100"))
+    tiles = [t for p in rows.levels if p.level != "registers" for t in p.tiles]
+    body = memory_lines_picture.figure(rows).body
+    for t in tiles:
+        told = f"{t.lines:,} lines of {t.line_bytes} B, {100 * t.useful:.0f} % needed"
+        assert told in body or t.packed or t.lines == 1
+    worst = min(tiles, key=lambda t: t.useful)
+    first = sentence_text(memory_lines_picture.see(rows)[0])
+    if worst.useful < 0.99:
+        assert first == f"{worst.tensor} needs {100 * worst.useful:.0f} % of what it moves."
+    else:
+        assert first == "All that is moved is needed."
+    assert 'fill="url(#p-g-imbalance)"' in body
 
 
 def test_a_tile_or_a_device_that_there_is_not_is_refused(session: Session) -> None:

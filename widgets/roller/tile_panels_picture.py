@@ -27,8 +27,8 @@ def table(rows: PanelRows) -> Table:
     """One row a tensor and memory level."""
     columns = (
         "level", "fed by", "tile", "tensor", "shape", "data tile", "line bytes", "lines moved",
-        "bytes needed", "needed of moved", "padding", "capacity", "at once from one bank or set",
-        "without padding",
+        "bytes needed", "needed of moved", "packed by", "padding", "capacity",
+        "at once from one bank or set", "without padding",
     )  # fmt: skip
     found = []
     for p in rows.levels:
@@ -47,6 +47,7 @@ def table(rows: PanelRows) -> Table:
                     t.lines,
                     t.used_bytes,
                     f"{t.useful:.0%}",
+                    t.packed or "",
                     t.padding,
                     "; ".join(room_words(Room(*room)) for room in p.rooms),
                     f"{s.degree} ({s.kind}s, {s.ways} at a time)" if s else "",

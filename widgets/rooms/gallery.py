@@ -66,6 +66,7 @@ from widgets.relax import (
 )
 from widgets.roller import (
     bank_map_picture,
+    memory_lines_picture,
     rewrites,
     roofline_picture,
     scale_out,
@@ -114,6 +115,7 @@ PICTURES: tuple[Picture, ...] = (
     connections_picture.PICTURE,
     tile_graph_picture.PICTURE,
     tile_panels_picture.PICTURE,
+    memory_lines_picture.PICTURE,
     staircase_picture.PICTURE,
     scale_out.PICTURE,
     roofline_picture.PICTURE,
