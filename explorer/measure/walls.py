@@ -64,7 +64,12 @@ class WallComparison:
     @property
     def error(self) -> float:
         """How far the planned makespan is off, as a share of the measured one."""
-        return (self.planned_us - self.measured_us) / self.measured_us if self.measured_us else 0.0
+        return off_by(self.planned_us, self.measured_us)
+
+
+def off_by(predicted_us: float, measured_us: float) -> float:
+    """Return how far a prediction is off, as a share of what was measured; below 0: too short."""
+    return predicted_us / measured_us - 1 if measured_us else 0.0
 
 
 def compare_walls(planned: Wall, measured: Wall) -> WallComparison:

@@ -21,6 +21,7 @@ from widgets.model.knobs import turned
 from widgets.page import report
 from widgets.page.report import document, page, question_key
 from widgets.page.shell import House
+from widgets.rammer.wall_table import off_text
 from widgets.session.session import Session
 from widgets.session.timing import turning
 from widgets.session.timing.jobs import Job
@@ -161,6 +162,18 @@ def test_measuring_fills_verdict_and_history(session: Session) -> None:
     session.undo()
     session.pin()
     assert [row["base"] for row in session.history()] == [False, True, False]
+
+
+def test_the_error_of_a_prediction_is_told_as_one_everywhere(session: Session) -> None:
+    session.measure()
+    compared = session.walls.compared
+    assert compared is not None
+    words = off_text(compared.error)
+    captions = [
+        session.answer("picture", {"room": r})["table"]["caption"] for r in ("rammer", "errors")
+    ]
+    heads = session.parts()["walls"]["wall_measured"]["compared"]
+    assert all(words in said for said in (*captions, heads, session.verdict()["small"]))
 
 
 def test_a_link_restores_knobs_and_views(session: Session) -> None:

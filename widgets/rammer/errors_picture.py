@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.ir.stage import Stage
-from widgets.draw.table import Table, count_text, time_text
+from widgets.draw.table import Table, count_text
 from widgets.model.brick_wall import WallRows
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
+from widgets.rammer.wall_table import off_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class ErrorRows:
     device: str
     kind: str
     calls: tuple[ErrorRow, ...]
+    error: float = 0.0  # of the prediction for the whole run
 
     @property
     def half_within(self) -> float:
@@ -59,7 +61,7 @@ class ErrorRows:
         return max(self.calls, key=lambda r: max(r.ratio, 1 / r.ratio))
 
 
-def data(planned: WallRows, ran: WallRows) -> ErrorRows:
+def data(planned: WallRows, ran: WallRows, error: float) -> ErrorRows:
     """The calls with a time in both walls."""
     before, after = _means(planned), _means(ran)
     calls = {call.name: call for call in ran.calls}
@@ -76,7 +78,8 @@ def data(planned: WallRows, ran: WallRows) -> ErrorRows:
         for name, (us, bricks) in after.items()
         if us > 0 and before.get(name, (0.0, 0))[0] > 0
     ]
-    return ErrorRows(ran.device, ran.kind, tuple(sorted(rows, key=lambda r: -r.work_us)))
+    rows.sort(key=lambda r: -r.work_us)
+    return ErrorRows(ran.device, ran.kind, tuple(rows), error)
 
 
 def _means(wall: WallRows) -> dict[str, tuple[float, int]]:
@@ -90,13 +93,10 @@ def _means(wall: WallRows) -> dict[str, tuple[float, int]]:
 
 def caption(rows: ErrorRows) -> str:
     """How far off the plan was, in one line."""
-    planned = sum(r.bricks * r.planned_us for r in rows.calls)
-    took = sum(r.work_us for r in rows.calls)
     worst = rows.worst
     return (
-        f"{count_text(len(rows.calls), 'call')} in one run: {time_text(planned)} predicted, "
-        f"{time_text(took)} {rows.kind} ({took / planned - 1:+.0%}); half of them within "
-        f"×{rows.half_within:.2f}, the farthest {worst.label} at ×{worst.ratio:.2f}"
+        f"{count_text(len(rows.calls), 'call')} in one run, {off_text(rows.error)}; half of them "
+        f"within ×{rows.half_within:.2f}, the farthest {worst.label} at ×{worst.ratio:.2f}"
     )
 
 
@@ -125,7 +125,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
         return (), None, Table(("call",), (), (), words)
     if found is None:
         return (), None, Table(("call",), (), (), f"{ran.said}: nothing is compared with the plan")
-    rows = data(planned, ran)
+    rows = data(planned, ran, found.error)
     if not rows.calls:
         return (), None, Table(("call",), (), (), "no call has a time in both walls")
     return rows, None, table(rows)

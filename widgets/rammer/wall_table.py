@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from explorer.devices.catalogue import unit_word
-from explorer.measure.walls import WallComparison
+from explorer.measure.walls import WallComparison, off_by
 from widgets.draw.table import Cell, Table, time_text
 from widgets.model.brick_wall import NAMES, PREDICTED, WallRows, kind_text, units_text
 
@@ -59,8 +59,7 @@ def caption(planned: WallRows, ran: WallRows | None, found: WallComparison | Non
         return f"{text}: {_shares(planned)}"
     if found is None and ran.source:  # of another device
         return f"{text}, {ran.said}: {time_text(ran.total_us)}: {_shares(ran)}"
-    error = planned.total_us / ran.total_us - 1 if ran.total_us else 0
-    words = compared_words(found) if found else off_text(error)
+    words = compared_words(found) if found else off_text(off_by(planned.total_us, ran.total_us))
     stop = ":" if ran.source else ""
     return f"{text}, {ran.said}{stop} {time_text(ran.total_us)} ({words}): {_shares(ran)}"
 

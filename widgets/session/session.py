@@ -283,7 +283,7 @@ class Session:
         elif not self.runs:
             found = verdict.without_code(step, us, self.walls.recorded)
         else:
-            found = verdict.verdict(step, self.steps.pinned, us)
+            found = verdict.verdict(step, self.steps.pinned, us, self.walls.compared)
         return found | {"brought": self.brought.told(self.now)}
 
     def _base_us(self) -> float:
@@ -294,7 +294,7 @@ class Session:
         return base.compiled.planned_wall(dict(base.sizes)).total_us
 
     def history(self) -> list[dict[str, Any]]:
-        """Every step since the first, with its ratio against A."""
+        """Every step since the first, with its ratio against the baseline."""
         return verdict.history(self.steps.past, self.steps.future, self.steps.pinned)
 
     # Answers

@@ -8,10 +8,12 @@ from typing import Any
 
 from explorer.ir.stage import Stage
 from explorer.measure.compare import NONE, Comparison
+from explorer.measure.walls import WallComparison
 from widgets.draw.table import time_text
 from widgets.model.brick_wall import WallRows
 from widgets.model.compiled import Measurement
 from widgets.model.knobs import Setting
+from widgets.rammer.wall_table import off_text
 from widgets.session.ended import told
 
 ARROW = " → "  # between what a step changed and what it changed it to
@@ -27,20 +29,24 @@ class Step:
     versus: Comparison | None = None
 
 
-def verdict(step: Step, base: Step, planned_us: float) -> dict[str, Any]:
+def verdict(
+    step: Step, base: Step, planned_us: float, walls: WallComparison | None = None
+) -> dict[str, Any]:
     """Return the time of a step, with that of the baseline where it has the same sizes and ran on
-    the same machine.
+    the same machine; and how far off the prediction is, as its wall says.
     """
     if step.time is None:
         return {"big": "not measured yet", "small": f"predicted {time_text(planned_us)}"}
     time = step.time
     big = f"{time_text(time.median_us)} per run"
     small = f"99 %: {time_text(time.low_us)} to {time_text(time.high_us)}, n = {time.n}"
+    off = f" · {off_text(walls.error)}" if walls else ""
     if step.versus is None:
-        return {"big": big, "small": small + _apart(step.setting, base.setting), "n": time.n}
+        small += off + _apart(step.setting, base.setting)
+        return {"big": big, "small": small, "n": time.n}
     found = against(step.versus)
     ends = f"{found['low']:.2f} to {found['high']:.2f}"
-    return found | {"big": big, "small": f"{small} · {found['short']} ({ends})"}
+    return found | {"big": big, "small": f"{small} · {found['short']} ({ends}){off}"}
 
 
 def _apart(now: Setting, base: Setting) -> str:

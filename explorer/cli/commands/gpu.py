@@ -16,6 +16,7 @@ from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing
 from explorer.errors import BadOption
 from explorer.measure.profile import profile_of
+from explorer.measure.walls import off_by
 from explorer.plain_text import binding, counted, duration, percent, signed_percent, table
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _run(c: Compilation, flags: Namespace) -> Answer:
         wall = on.record(flags.record, inputs, RUNS).wall
     planned = c.device_program(bound, units=wall.units).plan.wall
     times = _calls(c, wall, planned)
-    error = rammer.error(planned.total_us, wall.total_us)
+    error = off_by(planned.total_us, wall.total_us)
     asked = HOW[flags.launches] + (", as a CUDA graph" if flags.graph else "")
     text = [
         f"{c.model.name} on {wall.device}, {asked} of {counted(wall.units, 'block')}, kernels of "
@@ -143,7 +144,7 @@ def _shown(c: Compilation, run: RecordedRun) -> Answer:
     planned = c.as_recorded(run).planned_wall(dict(run.sizes))
     times = _calls(c, run.wall, planned)
     here = run.is_of(c.device)
-    error = rammer.error(planned.total_us, run.wall.total_us) if here else None
+    error = off_by(planned.total_us, run.wall.total_us) if here else None
     off = "another device" if error is None else f"which is off by {signed_percent(error)}"
     text = [
         run.words,

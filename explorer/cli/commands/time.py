@@ -14,6 +14,7 @@ from explorer.cli.explained import rammer
 from explorer.cli.explained.find import shortened
 from explorer.cli.progress import doing, steps
 from explorer.measure.profile import KernelTime, OperatorTime, profile_of
+from explorer.measure.walls import off_by
 from explorer.ops.reference.bind import bind_sizes
 from explorer.plain_text import binding, counted, duration, percent, signed_percent, table
 
@@ -66,7 +67,7 @@ def answer(flags: Namespace) -> Answer:
         measured = c.time(inputs, seconds=flags.seconds)
     bound = bind_sizes(c.program, inputs)
     planned = c.planned_wall(bound)
-    error = rammer.error(planned.total_us, measured.median_us)
+    error = off_by(planned.total_us, measured.median_us)
     data: dict[str, object] = {
         "model": c.model.name,
         "target": c.device.name,
@@ -117,7 +118,7 @@ def _profile(c: Compilation, bound: Mapping[str, int], inputs: Mapping[str, np.n
     data = {
         "planned_us": planned.total_us,
         "measured_us": measured.total_us,
-        "error": rammer.error(planned.total_us, measured.total_us),
+        "error": off_by(planned.total_us, measured.total_us),
         "kernels": kernels,
         "operators": operators,
         "absent": dict(run.absent),

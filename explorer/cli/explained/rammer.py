@@ -14,7 +14,7 @@ from explorer.cli.explained.find import about, no_such, shortened
 from explorer.devices.catalogue import unit_word
 from explorer.ir.calls import FunctionCall, Loop
 from explorer.ir.decisions.wall import Wall
-from explorer.measure.walls import compare_walls
+from explorer.measure.walls import compare_walls, off_by
 from explorer.plain_text import correlation, counted, duration, percent, signed_percent, table
 from explorer.rammer.walls.wall_statistics import idle_by_cause
 
@@ -61,7 +61,7 @@ def wall(
         "sizes": sizes,
         "planned": _shape(planned),
         "measured": measured and _shape(measured),
-        "error": measured and error(planned.total_us, measured.total_us),
+        "error": measured and off_by(planned.total_us, measured.total_us),
         "calls": calls,
     }
     parts = [
@@ -126,11 +126,6 @@ def _shape(each: Wall) -> dict[str, object]:
     }
 
 
-def error(planned_us: float, measured_us: float) -> float:
-    """How far the plan is off, as a share of what was measured."""
-    return (planned_us - measured_us) / measured_us if measured_us else 0.0
-
-
 def walls(planned: Wall, measured: Wall | None) -> str:
     """The two walls in all, and what each unit waited for."""
     plan = idle_by_cause(planned)
@@ -160,7 +155,7 @@ def walls(planned: Wall, measured: Wall | None) -> str:
 def pair(planned_us: float, measured_us: float) -> tuple[str, str, str]:
     """Planned, measured, and how far the plan is off; NaN is what was not measured."""
     known = planned_us and measured_us and not isnan(measured_us)
-    off = signed_percent(error(planned_us, measured_us)) if known else ""
+    off = signed_percent(off_by(planned_us, measured_us)) if known else ""
     return duration(planned_us), duration(measured_us), off
 
 
