@@ -40,8 +40,10 @@ def see(found: Rammed) -> tuple[Sentence, ...]:
     told: list[Sentence] = [
         (Mark(f"{len(taken)} of {count_text(len(shown), what)}", "taken"),
          " join the program before." if what == "wave" else " are taken."),
-        ("That saves ", Mark(_gain_text(sum(map(_gain, taken))), "gain"), ", predicted."),
     ]  # fmt: skip
+    saved = sum(map(_gain, taken))
+    if saved:
+        told.append(("That saves ", Mark(_gain_text(saved), "gain"), ", predicted."))
     if what == "wave":
         told.append((f"A wave joins where {RULE}.",))
     return tuple(told)

@@ -26,7 +26,7 @@ def caption(found: Rammed) -> str:
     ratio = base.account.total_us / a.total_us if a.total_us else 1.0
     return (
         f"{one.policy} on {found.units} of {found.device}, {found.kind}: "
-        f"{time_text(a.total_us)}, {a.busy:.1%} busy, {ratio:.2f}× two-layer scheduling"
+        f"{time_text(a.total_us)}, {a.core_busy:.1%} busy, {ratio:.2f}× two-layer scheduling"
     )
 
 

@@ -33,8 +33,8 @@ def caption(found: Rammed) -> str:
     one, base = found.chosen.account, found.baseline.account
     return (
         f"{found.device}, {found.units}, {found.kind}: {found.chosen.policy} "
-        f"{time_text(one.total_us)}, {one.busy:.1%} busy, op-by-op "
-        f"{time_text(base.total_us)}, {base.busy:.1%} busy"
+        f"{time_text(one.total_us)}, {one.core_busy:.1%} busy, op-by-op "
+        f"{time_text(base.total_us)}, {base.core_busy:.1%} busy"
     )
 
 
@@ -47,7 +47,7 @@ def see(found: Rammed) -> tuple[Sentence, ...]:
          Mark("op-by-op", "base"), f" {time_text(base.total_us)}: ",
          Mark(f"{ratio:.2f}×", "diff"), "."),
         ("The ", Mark(found.units, "lane"),
-         f" are {one.busy:.0%} busy instead of {base.busy:.0%}."),
+         f" are {one.core_busy:.0%} busy instead of {base.core_busy:.0%}."),
         *why_more(found),
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ def figure(found: Rammed, size: tuple[int, int], selected: str = "") -> Svg:
         lanes = shared_lanes(rows.lanes, min(MOST_LANES, int(room / 3)))
         step = min(40.0, room / lanes)
         marks.append(label(0, y + 18, _words(found, side, width), "w i"))
-        body = _wall(rows, y + TITLE, lanes, step, scale, selected)
+        body = _wall(rows, y + TITLE, lanes, step, scale, selected, gpu=found.gpu)
         marks.append(lit_by("".join(body), "base lane" if n == 0 else "chosen lane"))
         spans.append((rows.total_us * scale + GUTTER, y + TITLE, lanes * step))
         y += TITLE + lanes * step + (8 if n == 0 else 0)
@@ -93,19 +93,18 @@ def _words(found: Rammed, side: PolicyWall, width: int) -> str:
     name = "op-by-op (two layers)" if side is found.baseline else side.policy
     launches = count_text(a.launches, "launch").replace("launchs", "launches")
     more = f", {launches}" if width >= NARROW else ""
-    return f"{name}: {time_text(a.total_us)}, {a.busy:.0%} busy{more}"
+    return f"{name}: {time_text(a.total_us)}, {a.core_busy:.0%} busy{more}"
 
 
 def _wall(
-    rows: WallRows, y: float, lanes: int, step: float, scale: float, selected: str
+    rows: WallRows, y: float, lanes: int, step: float, scale: float, selected: str, *, gpu: bool
 ) -> Iterator[str]:
     high = max(1.0, step - (2 if step > 8 else 1 if step > 5 else 0))
     yield rect(GUTTER, y, rows.total_us * scale, lanes * step, "var(--app)")
     every = max(1, round(20 / step))
     for lane in range(0, lanes, every):
         first, last = units_of(lane, lanes, rows.lanes)
-        word = "SM" if "u" in rows.lane_name(first, "u") and lanes < rows.lanes else "core"
-        name = f"{word} {first}" if first == last else f"{first}–{last}"
+        name = f"{'block' if gpu else 'core'} {first}" if first == last else f"{first}–{last}"
         if wide(name) > GUTTER - 4:
             name = str(first)
         yield label(0, y + lane * step + min(step / 2 + 5, 16), name)

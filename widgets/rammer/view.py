@@ -66,8 +66,8 @@ class Rammed:
 
     @property
     def units(self) -> str:
-        """What its lanes are: cores, or SMs of a GPU."""
-        return count_text(self.chosen.wall.units, "SM" if self.gpu else "core")
+        """On how many cores it runs, or SMs of a GPU, each of which holds several lanes."""
+        return count_text(self.chosen.account.cores, "SM" if self.gpu else "core")
 
     def barriers(self, of: PolicyWall) -> str:
         """Waits of one unit for another, where there are few enough units to count them."""
@@ -181,7 +181,7 @@ def _chosen(s: OnShow, found: Rammed) -> Mapping[str, Any]:
         "note": "" if found.own else "a data sheet: predicted",
         "more": [
             ["policy", "policy", policies, policies.index(found.policy)],
-            ["units", "SMs" if found.gpu else "cores", count, count.index(units)],
+            ["units", "thread blocks" if found.gpu else "cores", count, count.index(units)],
             ["kernels", "rKernels", list(KERNELS), KERNELS.index(view.kernels)],
             ["bricks", "chunks per core", list(BRICKS), _at(BRICKS, view.bricks or 8)],
         ],
