@@ -157,7 +157,7 @@ def test_what_was_moved_is_measured_with_its_progress(room: Page) -> None:
     room.locator(".weld .btn", has_text="Measure").click()
     said(room, "Compiling: step")
     said(room, "Measuring: n = ")
-    said(room, "1.20× faster: 99% interval 1.15 to 1.25, n = 60")
+    said(room, "0.83× the present fusion's time: 99 %: 0.80 to 0.87, n = 60")
     assert "predicted" in room.inner_text(".weld .note")
 
 
