@@ -166,8 +166,9 @@ CHARTS: dict[str, Callable[[Any, str, str], Any]] = {  # rows, title and theme t
 
 
 def named(name: str) -> Picture:
-    """The picture of a name or a title; raises BadOption where there is none."""
-    called = {called.lower(): p for p in PICTURES for called in (p.short, p.title, p.name)}
+    """The picture of a name, else of a title; raises BadOption where there is none."""
+    called = {p.short.lower(): p for p in PICTURES} | {p.title.lower(): p for p in PICTURES}
+    called |= {p.name: p for p in PICTURES}
     if name.lower() in called:
         return called[name.lower()]
     near = did_you_mean(name, called)
