@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
+
 import plotly.graph_objects as go
 
+from explorer.ir.decisions.memory_plan import BufferPlacement
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import size_text
 from widgets.memory.memory_plan import MemoryRows
@@ -37,8 +40,8 @@ def chart(found: tuple[MemoryRows, PolicyRows], title: str, theme: str) -> go.Fi
         selectedpoints=[],
         fill="tozeroy",
         fillcolor=c["line"],
-        customdata=[_words(rows, n) for n in calls],
-        meta={"ops": [_ops(rows, n) for n in calls]},
+        customdata=_words(rows),
+        meta={"ops": _ops(rows)},
         hovertemplate="%{customdata}<extra></extra>",
     )
     tops = {p.name: max(p.curve, default=0) for p in policies.policies}
@@ -65,15 +68,22 @@ def chart(found: tuple[MemoryRows, PolicyRows], title: str, theme: str) -> go.Fi
     return styled(figure, theme, title, 420)
 
 
-def _ops(rows: MemoryRows, call: int) -> list[str]:
-    """The operators whose values begin to live at a call."""
-    mine = (b for b in (*rows.buffers, *rows.aliases) if b.first == call)
-    return sorted({op for b in mine for op in b.origin})
+def _ops(rows: MemoryRows) -> list[list[str]]:
+    """Return the operators whose values begin to live at each call."""
+    found: list[set[str]] = [set() for _ in rows.live]
+    for b in (*rows.buffers, *rows.aliases):
+        found[b.first].update(b.origin)
+    return list(map(sorted, found))
 
 
-def _words(rows: MemoryRows, call: int) -> str:
-    """What lives at a call: how much, and the largest buffers."""
-    mine = [b for b in rows.buffers if b.first <= call <= b.last]
-    most = sorted(mine, key=lambda b: -b.bytes)[:3]
-    held = "".join(f"<br>{rows.label(b.name)}: {size_text(b.bytes)}" for b in most)
-    return f"call {call}: {size_text(rows.live[call])} in {len(mine)} buffers{held}"
+def _words(rows: MemoryRows) -> list[str]:
+    """Return what lives at each call: how much, and the largest buffers."""
+    said, alive, waiting = list[str](), list[BufferPlacement](), list(rows.buffers)[::-1]
+    for call, count in enumerate(rows.live):
+        while waiting and waiting[-1].first <= call:
+            alive.append(waiting.pop())
+        alive = [b for b in alive if call <= b.last]
+        most = nlargest(3, alive, key=lambda b: b.bytes)
+        held = "".join(f"<br>{rows.label(b.name)}: {size_text(b.bytes)}" for b in most)
+        said.append(f"call {call}: {size_text(count)} in {len(alive)} buffers{held}")
+    return said
