@@ -152,6 +152,8 @@ def test_other_hardware_has_a_prediction_for_its_headline_and_is_not_measured() 
     with pytest.raises(BadOption, match="nothing is measured here"):
         session.answer("measure", {})
     assert session.walls.measured is None and "wall_measured" not in session.parts()["walls"]
+    with pytest.raises(BadOption, match="no code yet: this-cpu, changed is not here"):
+        session.answer("kernel", {"call": 0})
 
 
 def test_a_baseline_on_other_hardware_is_not_timed() -> None:

@@ -146,7 +146,8 @@ def kernel(s: OnShow, call: int, language: str = "numba") -> Any:
     shown = s.now.compiled
     found = next((k for k in (*shown.kernels, *shown.blocks) if k.name == name), None)
     if found is None and shown.program.stage is Stage.PLANNED and shown.device.kind == "cpu":
-        raise BadOption(f"{name} has no code yet: it comes when this is measured")
+        why = "it comes when this is measured" if s.runs else f"{shown.device.name} is not here"
+        raise BadOption(f"{name} has no code yet: {why}")
     if found is None:
         raise BadOption(f"{name} is no kernel: it runs as control flow or in a library")
     if language not in LANGUAGES:
