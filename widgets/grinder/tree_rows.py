@@ -65,7 +65,9 @@ def see(rows: TreeRows) -> tuple[Sentence, ...]:
         which = "inner loop" if around else "loop" if loops == 1 else "first loop"
         word = Mark(f"The {which}", "inner")
         often = f" makes {count_text(rows.iterations or 0, 'iteration')}."
-        found.append((word, often if rows.iterations is not None else " ends when its data say."))
+        found.append(
+            (word, often if rows.iterations is not None else " ends when its data say so.")
+        )
     if rows.launched is not None:
         now = Mark(count_text(rows.launched, "launch").replace("launchs", "launches"), "lv0")
         more = rows.on_host is not None and rows.on_host != rows.launched

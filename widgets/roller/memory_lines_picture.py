@@ -12,7 +12,7 @@ from widgets.model.on_show import HEIGHT, WIDTH, OnShow
 from widgets.model.picture import Drawn, Picture, nothing
 from widgets.roller import tile_panels_picture
 from widgets.roller.data_tiles import DataTile, LevelPanel
-from widgets.roller.tile_panels import PanelRows, data
+from widgets.roller.tile_panels import PanelRows
 from widgets.roller.view import TILES, rolled
 
 PX, BOLD, NARROW = 13, 1.07, 640
@@ -195,7 +195,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
     found = rolled(s, op)
     if found is None:
         return nothing("Roller has tiled nothing.")
-    rows = data(found)
+    rows = tile_panels_picture.panel_rows(s, found)
     return rows, figure(rows, s.view.size), table(rows)
 
 

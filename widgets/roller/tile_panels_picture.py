@@ -14,7 +14,7 @@ from widgets.model.on_show import HEIGHT, WIDTH, OnShow
 from widgets.model.picture import Drawn, Picture, nothing
 from widgets.roller.frame_drawing import NARROW, PX, pair_text, panels, room_words
 from widgets.roller.panel_frames import Frame
-from widgets.roller.rolled import axis_words
+from widgets.roller.rolled import Rolled, axis_words
 from widgets.roller.storage_picture import banks, banks_width, most_telling, sentence, worst_ask
 from widgets.roller.tile_panels import PanelRows, data
 from widgets.roller.traffic import staircase
@@ -148,8 +148,14 @@ def _draw(s: OnShow, op: str) -> Drawn:
     found = rolled(s, op)
     if found is None:
         return nothing("Roller has tiled nothing.")
-    rows = data(found)
+    rows = panel_rows(s, found)
     return rows, figure(rows, s.view.size), table(rows)
+
+
+def panel_rows(s: OnShow, found: Rolled) -> PanelRows:
+    """The rows of a tile, made once: those of a thread block need its code."""
+    key = repr(("tiles", found.binding, found.device.name, found.rank))
+    return s.house.kept(key, s.now.sizes, lambda: data(found))
 
 
 PICTURE = Picture(
