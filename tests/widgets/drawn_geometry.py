@@ -11,6 +11,8 @@ from itertools import combinations
 from widgets.draw.svg import Svg, text_width
 
 SIZES = ((1012, 600), (720, 480), (380, 560))  # a wide page, a drawer beside it, a telephone
+LOW = ((280, 240), (460, 240), (720, 240), (1012, 300))  # with every drawer open
+ALL_SIZES = (*SIZES, *LOW, (1900, 1000))
 ABOVE, BELOW = 0.74, 0.2  # of the size of type: what letters take over and under their line
 BOLD = 1.07  # wider than the same letters in regular type
 SLACK = 0.75  # pixels that a box may lie in another

@@ -9,7 +9,7 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Tensor
 from tests.widgets import made_by_hand as hand
-from tests.widgets.drawn_geometry import SIZES, problems
+from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.relax import call_boundary, call_boundary_picture
 from widgets.relax.call_boundary import BoundaryRow
 
@@ -87,7 +87,7 @@ def test_a_kernels_buffers_are_in_the_callers_symbols() -> None:
     assert {r.level for r in rows.values()} == {"proved"}
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ALL_SIZES)
 def test_many_calls_are_counted_and_none_says_so(size: tuple[int, int]) -> None:
     row = called(function("f", tuple(f32(n, m + 1) for _ in range(9)), f32(n)), *[f32(n, m)] * 9)
     rows = tuple(
@@ -95,7 +95,7 @@ def test_many_calls_are_counted_and_none_says_so(size: tuple[int, int]) -> None:
     )
     figure = call_boundary_picture.figure(rows, size, ("n", "m"), "op_20")
     assert problems(figure) == [] and "call_20" in figure.body
-    assert "more call" in figure.body and "more<" in figure.body
+    assert "more call" in figure.body and ("more<" in figure.body or size[0] > 1200)
     none = call_boundary_picture.figure((), size)
     assert problems(none) == [] and "Nothing is called yet" in none.body
     assert call_boundary_picture.table(()).rows

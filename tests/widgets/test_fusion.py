@@ -9,7 +9,7 @@ import explorer
 from explorer.ir.decisions.decided import Decisions
 from explorer.relax.fusion import plan
 from tests.widgets import made_by_hand as hand
-from tests.widgets.drawn_geometry import SIZES, problems
+from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.draw.see import Mark
 from widgets.model.house import read
 from widgets.relax import fusion, fusion_picture
@@ -73,7 +73,7 @@ def test_a_node_stands_for_its_own_operators_not_for_its_groups(rows: fusion.Fus
     assert [n.ops for n in rows.nodes[:2]] == [("conv",), ("relu",)]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ALL_SIZES)
 @pytest.mark.parametrize("together", [1, 2, 3, 9, 40])
 def test_many_nodes_are_folded_or_counted(size: tuple[int, int], together: int) -> None:
     node = fusion.data(C).nodes[0]
@@ -89,7 +89,7 @@ def test_many_nodes_are_folded_or_counted(size: tuple[int, int], together: int) 
     for on in (0, 41, 79):
         picture = fusion_picture.figure(rows, size, f"o{on}")
         assert problems(picture) == [] and f">v{on}<" in picture.body
-    assert "below" in fusion_picture.figure(rows, size).body or together > 9
+    assert "below" in fusion_picture.figure(rows, size).body or together > 8
 
 
 def test_a_reason_names_operators_as_the_reader_knows_them() -> None:

@@ -16,7 +16,7 @@ from explorer.errors import BadOption, NoSuchDevice
 from explorer.rammer import POLICIES
 from explorer.rammer.moved_by_hand import ByHand
 from explorer.tuning.compare_policies import compare_policies
-from tests.widgets.drawn_geometry import SIZES, problems
+from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from tests.widgets.of_family import of_family
 from widgets.draw.see import sentence_text
 from widgets.model.on_show import View
@@ -151,7 +151,7 @@ def said(table: Any) -> str:
     return " ".join(map(sentence_text, table.see))
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ALL_SIZES)
 @pytest.mark.parametrize("room", ["policies", "layers", "accept"])
 def test_walls_and_rules_can_be_read(session: Session, room: str, size: tuple[int, int]) -> None:
     for units in (2, 64):

@@ -11,7 +11,7 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import Dim, ShapeEnv, SymbolBound, symbol
 from explorer.ir.types import Annotation, Object, Tensor, TupleType
 from explorer.ops.reference.bind import bind_sizes
-from tests.widgets.drawn_geometry import SIZES, problems
+from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.relax import shape_heap, shape_heap_picture
 from widgets.relax.shape_heap import HeapRows
 
@@ -107,7 +107,7 @@ def test_a_function_without_symbols_and_one_without_tensors_have_a_picture() -> 
     assert [w.what for w in odd.wrong] == ["a symbol above its bound", "a symbol below its bound"]
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ALL_SIZES)
 @pytest.mark.parametrize("inputs", [1, 3, 12])
 def test_a_heap_can_be_read_however_large_it_is(size: tuple[int, int], inputs: int) -> None:
     many = [f32(symbol(f"a_long_extent_{i}"), symbol(f"b{i}") + 1) for i in range(inputs)]

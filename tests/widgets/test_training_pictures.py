@@ -18,7 +18,7 @@ from explorer.ir.calls import Var
 from explorer.ir.program import Binding
 from explorer.ir.stage import Stage
 from explorer.passes.simplify.substitution import with_reads
-from tests.widgets.drawn_geometry import SIZES, problems
+from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.rooms import gallery
 from widgets.training import backward, backward_picture
 
@@ -121,7 +121,7 @@ def test_what_is_computed_again_is_told_from_what_is_kept(again_as: str) -> None
     assert "1 value are" not in str(backward_picture.see(rows))
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ALL_SIZES)
 def test_of_many_nodes_those_are_drawn_whose_values_are_kept(size: tuple[int, int]) -> None:
     def deep(p: Any, x: Any) -> Any:
         for _ in range(36):

@@ -18,7 +18,7 @@ from explorer.ir.program import Program
 from explorer.measure.compare import Comparison, Measurement
 from explorer.welder.options import Options
 from tests.widgets import made_by_hand as hand
-from tests.widgets.drawn_geometry import SIZES, problems
+from tests.widgets.drawn_geometry import ALL_SIZES, LOW, problems
 from tests.widgets.of_family import of_family
 from widgets.draw.see import sentence_text
 from widgets.draw.slide import folded
@@ -177,7 +177,7 @@ def lit(text: str, lights: str) -> int:
     return sum(any(set(way.split()) <= k for way in lights.split("|")) for k in keys)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ALL_SIZES)
 @pytest.mark.parametrize("count", [1, 2, 5, 13, 40])
 @pytest.mark.parametrize("inputs", [1, 4])
 def test_a_pipeline_can_be_read_however_long_it_is(
@@ -239,7 +239,7 @@ def test_a_point_plans_the_group_again_at_its_tile(golden: Session) -> None:
 
 def test_every_point_stands_for_its_tile_and_says_what_it_is(golden: Session) -> None:
     rows = tile_curve.data(seen(golden))
-    for size in SIZES:
+    for size in ALL_SIZES:
         figure = curve_picture.figure(rows, size)
         assert problems(figure) == []
         points = {
@@ -290,7 +290,7 @@ def test_before_welder_has_run_a_room_says_so() -> None:
     assert "Welder has not run" in gallery.picture("groups", early)[0].text()
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ALL_SIZES)
 def test_a_tile_graph_has_the_levels_of_its_edges(size: tuple[int, int]) -> None:
     c = explorer.compile("tests/data/tiny_bert.onnx", until="planned")
     graph = c.program.decisions.tile_graph
@@ -307,7 +307,7 @@ def test_a_tile_graph_has_the_levels_of_its_edges(size: tuple[int, int]) -> None
             assert level_name(v.level) in figure.body or len(shown.columns[shown.on].ops) > 6
         text = figure.text()
         marks = [m for s in table.see for m in s if not isinstance(m, str)]
-        assert all(lit(text, m.lights) for m in marks if m.lights != "cut")
+        assert size in LOW or all(lit(text, m.lights) for m in marks if m.lights != "cut")
 
 
 def test_a_saved_page_holds_groups_and_tiles_and_one_data_sheet() -> None:

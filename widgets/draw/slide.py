@@ -102,9 +102,11 @@ def node(
     if family:
         pattern = f"url(#p-{theme.family_token(family)})"
         body += rect(x + 1.5, y + 1.5, w - 3, STRIP - 2, pattern, 'pointer-events="none"')
-    lines = name_lines(name, w - 8) or broken(name, w - 8)
-    below = [sub] if sub and len(lines) == 1 and wide(sub) <= w - 8 else []
     top = y + (STRIP if family else 0)
+    most = max(1, int((y + h - top) / (LINE - 1)))
+    lines = (name_lines(name, w - 8) or broken(name, w - 8))[:2]
+    lines = lines if len(lines) <= most else [cut_to(name, w - 8, bold=True)]
+    below = [sub] if sub and len(lines) == 1 < most and wide(sub) <= w - 8 else []
     at = top + (y + h - top - LINE * (len(lines) + len(below))) / 2 + 13
     style = "a" if on else "i w"
     for n, line in enumerate((*lines, *below)):

@@ -15,7 +15,7 @@ from widgets.model.picture import Picture
 from widgets.rammer.view import MOST_COUNTED, WALLS_APART, Rammed, of_walls, rammed_apart
 
 HEAD, FOOT = 8.0, 34.0
-ROW, BAR = (40.0, 96.0), 40.0  # pixels of a policy, of its bar at most
+ROW, BAR = 96.0, 40.0  # pixels of a policy, and of its bar, at most
 TWO_LAYER = "op-by-op (two layers)"
 
 
@@ -101,8 +101,8 @@ def figure(found: Rammed, size: tuple[int, int], selected: str = "") -> Svg:
     causes = [c for s in found.sides for c, us in parts_us(s) if us > 0]
     legend = list(_legend(list(dict.fromkeys(causes)), height, width))
     low = height - 24.0 * (1 + len(legend) - 1) - 14
-    room = (low - HEAD) / max(1, len(found.sides))
-    row = max(ROW[0], min(ROW[1], room))
+    row = min(ROW, (low - HEAD) / max(1, len(found.sides)))
+    narrow = narrow and row >= 48
     names = max((wide(_name(s), bold=True) for s in found.sides), default=0.0)
     x = 0.0 if narrow else names + 16
     longest = max((s.account.total_us for s in found.sides), default=0.0) or 1.0
@@ -132,9 +132,9 @@ def _row(
     style, a = "i w", s.account
     waits = f", {found.barriers(s)} waits" if a.units <= MOST_COUNTED else ""
     said = f"{count_text(a.launches, 'launch')}{waits}".replace("launchs", "launches")
-    body = label(0, y + 16, _name(s), style)
+    body = label(0, y + min(16.0, row / 2 + 4), _name(s), style)
     bar_y = y + (22 if narrow else 4)
-    high = min(BAR, row - (26 if narrow else 14))
+    high = min(BAR, row - (26 if narrow else 14 if row >= 44 else 6))
     if not narrow and row >= 44:
         body += label(0, y + 34, said)
     if not narrow and row >= 64 and s is found.chosen:

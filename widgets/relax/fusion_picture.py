@@ -132,17 +132,22 @@ def _parts(r: Row, beside: int, selected: str) -> tuple[tuple[int, ...], ...]:
     return folded(len(r.nodes), beside, on)
 
 
+def _each(width: int) -> float:
+    """How wide a node is: of three beside each other where it is narrow."""
+    slim = min(SLIM, (width - 4 - 2 * PAD - 2 * LINK) / 3)
+    return slim if width < NARROW else WIDE
+
+
 def _wide(r: Row, beside: int, width: int, selected: str) -> float:
     """How wide the nodes of a row are."""
-    each = SLIM if width < NARROW else WIDE
-    return len(_parts(r, beside, selected)) * (each + LINK) - LINK
+    return len(_parts(r, beside, selected)) * (_each(width) + LINK) - LINK
 
 
 def _row(
     r: Row, rows: FusionRows, y: float, beside: int, size: tuple[int, int], selected: str
 ) -> Iterator[str]:
     """The nodes of a group, joined; its refused edge to the right, or below where it is narrow."""
-    parts, each = _parts(r, beside, selected), SLIM if size[0] < NARROW else WIDE
+    parts, each = _parts(r, beside, selected), _each(size[0])
     w = _wide(r, beside, size[0], selected)
     if r.nodes[0].group:
         said = f"group {r.nodes[0].group}"

@@ -243,7 +243,8 @@ def _cards(
         if y + high > low:
             lines, high = lines[: len(title)], LINE * len(title) + 14
             if y + high > low:
-                yield label(x, y + 14, f"and {len(wrong) - n + 1} more")
+                if y + 20 <= low:
+                    yield label(x, y + 14, f"and {len(wrong) - n + 1} more")
                 return
         body = tick(x + 7, y + 10, good=False)
         for i, (text, style) in enumerate(lines):

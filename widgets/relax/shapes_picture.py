@@ -115,7 +115,7 @@ def around(rows: Sequence[T], on: Sequence[bool], shown: int = SHOWN) -> Sequenc
 
     Rows that are near each other have the same ones around them.
     """
-    at, step = next((i for i, lit in enumerate(on) if lit), 0), shown // 2
+    at, step = next((i for i, lit in enumerate(on) if lit), 0), max(1, shown // 2)
     first = max(0, min(at // step * step - step // 2, len(rows) - shown))
     return rows[first : first + shown]
 

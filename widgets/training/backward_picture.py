@@ -28,7 +28,9 @@ from widgets.training.backward import BackwardRows, Node, Saved, data
 
 PHASES = ("forward", "backward", "recomputed", "update")
 LEAST, WIDEST, GAP = 88.0, 150.0, 16.0  # pixels of a node, between two
-HIGH, BETWEEN, TOP, KEPT, FOOT = 46.0, 10.0, 30.0, 92.0, 30.0
+BETWEEN, TOP, FOOT = 10.0, 30.0, 30.0
+ROOMY, TIGHT = (46.0, 92.0), (30.0, 52.0)  # of a node, and for the values that are kept
+LOW = 340  # pixels: below, pictures are tight
 
 
 def table(rows: BackwardRows) -> Table:
@@ -115,13 +117,14 @@ def figure(
     """
     width, height = size
     columns = _columns(rows, width, selected)
-    base = TOP + HIGH + KEPT + 22
-    deep = max(1, int((height - FOOT - base + BETWEEN) / (HIGH + BETWEEN)))
+    high, kept = ROOMY if height >= LOW else TIGHT
+    base = TOP + high + kept + 22
+    deep = max(1, int((height - FOOT - base + BETWEEN) / (high + BETWEEN)))
     tops: dict[int, float] = {}
     for c in columns:
         for row, part in enumerate(folded(len(c.backward), deep) if c.backward else ()):
-            tops |= {c.backward[n]: base + row * (HIGH + BETWEEN) for n in part}
-    draw = _Marks(rows, columns, tops, families or {}, selected)
+            tops |= {c.backward[n]: base + row * (high + BETWEEN) for n in part}
+    draw = _Marks(rows, columns, tops, families or {}, selected, high, kept)
     marks = [
         label(0, 16, "forward →", "big"),
         *draw.order(base),
@@ -170,6 +173,8 @@ class _Marks:
     tops: Mapping[int, float]
     families: Mapping[str, str]
     selected: str
+    high: float
+    room: float
 
     def column_of(self, n: int) -> _Column | None:
         """The column of a node."""
@@ -177,19 +182,19 @@ class _Marks:
 
     def order(self, base: float) -> Iterator[str]:
         """Lines between neighbours: forward to the right, then around, and backward to the left."""
-        y = TOP + HIGH / 2
+        y = TOP + self.high / 2
         for a, b in pairwise(self.columns):
             line = pipe(f"M{a.x + a.wide:g} {y:g}H{b.x - 7:g}", width=2) + tip(b.x, y, "right")
             yield lit_by(line, "forward")
         some = [c for c in self.columns if c.backward]
-        y = base + HIGH / 2
+        y = base + self.high / 2
         for a, b in pairwise(some):
             line = pipe(f"M{b.x:g} {y:g}H{a.x + a.wide + 7:g}", width=2)
             yield lit_by(line + tip(a.x + a.wide, y, "left"), "backward")
         if some:
             last, turn = self.columns[-1], some[-1]
             x, right = last.x + last.wide, last.x + last.wide + 10
-            d = f"M{x:g} {TOP + HIGH / 2:g}H{right:g}V{y:g}H{turn.x + turn.wide + 7:g}"
+            d = f"M{x:g} {TOP + self.high / 2:g}H{right:g}V{y:g}H{turn.x + turn.wide + 7:g}"
             yield lit_by(pipe(d, width=2) + tip(turn.x + turn.wide, y, "left"), "backward")
 
     def forward(self) -> Iterator[str]:
@@ -210,11 +215,13 @@ class _Marks:
         title = ", ".join(f"{self.rows.nodes[n].name} ({self.rows.nodes[n].label})" for n in mine)
         if len(mine) > 1:
             words = f"{len(mine)} more"
-            return node(c.x, y, c.wide, HIGH, words, ops=ops, dashed=True, title=title, keys=keys)
+            return node(
+                c.x, y, c.wide, self.high, words, ops=ops, dashed=True, title=title, keys=keys
+            )
         words = f"again: {first.label}" if first.phase == "recomputed" else first.label
         family = next((self.families[o] for o in first.ops if o in self.families), "")
         return node(
-            c.x, y, c.wide, HIGH, words, size_text(first.bytes), family=family, ops=ops,
+            c.x, y, c.wide, self.high, words, size_text(first.bytes), family=family, ops=ops,
             on=bool(self.selected) and self.selected in first.ops,
             dashed=first.phase == "recomputed", title=f"{title}, {size_text(first.bytes)}",
             keys=keys,
@@ -237,7 +244,7 @@ class _Marks:
                     readers[self.columns.index(at)] = min(
                         self.tops[n], readers.get(self.columns.index(at), 1e9)
                     )
-            y = TOP + HIGH + 40
+            y = TOP + self.high + self.room * 0.43
             size = size_text(sum(s.bytes for s in saved))
             names = ", ".join(f"{s.name} {size_text(s.bytes)}" for s in saved)
             first = min(self.tops.values(), default=0.0)
@@ -246,7 +253,7 @@ class _Marks:
                 lines.append(lit_by(way, "kept"))
             name = saved[0].name if len(saved) == 1 else count_text(len(saved), "value")
             shown = [name, size] if wide(name, bold=True) <= c.wide - 14 else [size]
-            if boxed_size(shown)[0] > c.wide:
+            if boxed_size(shown)[0] > c.wide or self.room < 80:
                 shown = [size]
             box = boxed(c.middle, y, shown, title=f"kept: {names}")
             boxes.append(lit_by(box, "kept"))
@@ -258,11 +265,12 @@ class _Marks:
         the side to one that stands under another.
         """
         x = a.middle
-        low = y + 26 + 4 * (track % 4)
+        low = y + (26 if self.room >= 80 else 16) + 4 * (track % 4)
         if under:
-            d = f"M{x:g} {TOP + HIGH:g}V{low:g}H{b.x - 9:g}V{top + HIGH / 2:g}H{b.x - 7:g}"
-            return pipe(d, ink="ink2", width=1.5) + tip(b.x, top + HIGH / 2, "right", "ink2")
-        start = TOP + HIGH
+            to = top + self.high / 2
+            d = f"M{x:g} {TOP + self.high:g}V{low:g}H{b.x - 9:g}V{to:g}H{b.x - 7:g}"
+            return pipe(d, ink="ink2", width=1.5) + tip(b.x, to, "right", "ink2")
+        start = TOP + self.high
         if a is b:
             d = f"M{x:g} {start:g}V{top - 7:g}"
             return pipe(d, ink="ink2", width=2) + tip(x, top - 1, "down", "ink2")

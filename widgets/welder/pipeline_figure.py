@@ -101,7 +101,7 @@ def _lane_words(lane: Lane, name: str, words: str, share: float, x: float, *, na
     full = "bad" if share > 1 else ""
     if lane.thin:
         return label(x, lane.y + 18, name, "w i", title=words)
-    found = label(x, lane.y + 22, name, "big")
+    found = label(x, lane.y + min(22.0, lane.high / 2 + 4), name, "big")
     if narrow or lane.high < 64:
         return found
     found += label(x, lane.y + 42, words, full or "i")
@@ -239,7 +239,7 @@ def _cut_mark(at: Layout, source: int) -> str:
     c, memory = at.columns[source], at.lanes[at.rows.levels[-1]]
     x, top = c.x + c.width, at.foot + 12
     bottom = memory.row - 26
-    y = at.lanes[at.rows.levels[1]].row
+    y = [*at.lanes.values()][min(1, len(at.lanes) - 2)].row
     w = wide("cut") + 8
     return (
         pipe(f"M{x:.1f} {top:.1f}V{bottom:.1f}", ink="ink3", width=2, dashed="2 6")

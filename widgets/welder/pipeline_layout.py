@@ -12,6 +12,7 @@ from widgets.draw.slide import NARROW, folded, name_lines
 from widgets.welder.pipeline import PipelineRows, Value
 
 WIDEST, LEAST, LEAST_NARROW = 232.0, 84.0, 60.0  # pixels of a column
+LOW, TALL = 34.0, 100.0  # pixels of a lane at least, and of one for two rows of boxes
 LEGEND, THIN, RIGHT = 30.0, 30.0, 44.0  # to the right stands the result's name
 ENTRY, FAR, INPUT, OUT = 0.24, 0.42, 0.54, 0.76  # where lines meet an operator, of its column
 
@@ -123,9 +124,13 @@ class Layout:
         used = {*self.rows.cuts, *(v.level for v in self.rows.values), last, levels[0]}
         used |= set(levels) if self.even else set()
         y = self.foot + 12
-        room = self.height - y - LEGEND - THIN * sum(n not in used for n in levels)
-        tall = not self.narrow and not self.even
-        unit = room / (sum(n in used for n in levels) + 0.7 * tall)
+        room = self.height - y - LEGEND
+        count, rest = sum(n in used for n in levels), sum(n not in used for n in levels)
+        if room - THIN * rest < LOW * count:  # no room for what holds nothing
+            levels, rest = tuple(n for n in levels if n in used), 0
+        room -= THIN * rest
+        tall = not self.narrow and not self.even and 1.7 * room / (count + 0.7) >= TALL
+        unit = room / (count + 0.7 * tall)
         found = {}
         for level in levels:
             high = THIN if level not in used else unit * (1.7 if tall and level == last else 1)

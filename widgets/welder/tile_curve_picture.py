@@ -81,8 +81,10 @@ def caption(rows: CurveRows) -> str:
 def figure(rows: CurveRows, size: tuple[int, int], selected: str = "") -> Svg:
     """The curve, and beside it the bytes of the levels; below it where the page is narrow."""
     w, h = size
-    if w < NARROW:
-        low = 60.0 + 44 * len(rows.moved)
+    low = 60.0 + 44 * len(rows.moved)
+    if w < NARROW and h < low + 220:
+        marks = [*_curve(rows, (64, 30, w - 12.0, h - 52.0))]
+    elif w < NARROW:
         marks = [*_curve(rows, (64, 30, w - 12.0, h - low - 56)), *_bars(rows, 0, h - low + 16, w)]
     else:
         part = round(w * 0.36)
@@ -108,6 +110,7 @@ def _curve(rows: CurveRows, at: Plot) -> Iterator[str]:
     said = f"traffic of {level_name(rows.farther)} to {level_name(rows.level)}, predicted"
     yield label(left - 60, 14, cut_to(said, room), title=said)
     said = "elements of the output tile"
+    said = said if wide(said) < right - left - 150 else "elements"
     yield label(right, bottom + 38, said, anchor="end")
     if rows.cut:
         yield from _capacity(rows, x_axis(rows.cut), at)
@@ -125,13 +128,16 @@ def _curve(rows: CurveRows, at: Plot) -> Iterator[str]:
 def _capacity(rows: CurveRows, x: float, at: Plot) -> Iterator[str]:
     left, top, right, _ = at
     size = f" {size_text(rows.capacity)}" if rows.capacity else ""
-    said = f"capacity of {level_name(rows.level)}:{size}"
+    full = f"capacity of {level_name(rows.level)}:{size}"
+    ways = (full, f"capacity:{size}", size.strip(), "")
+    sides = max(x - 8 - left, right - x - 8)
+    said = next(t for t in ways if wide(t, bold=True) <= sides)
     body = path(f"M{x:.1f} {top:g}V{at[3]:g}", "var(--bad)", 'stroke-dasharray="5 4"')
     end = x - 8 >= left + wide(said, bold=True)
-    at_x = x - 6 if end else min(x + 6, right - wide(said, bold=True))
+    at_x = x - 6 if end else x + 6
     width = wide(said, bold=True)
     body += rect((at_x - width if end else at_x) - 2, top - 2, width + 4, 18, "var(--pane)")
-    body += label(at_x, top + 12, said, "bad", anchor="end" if end else "")
+    body += label(at_x, top + 12, said, "bad", anchor="end" if end else "", title=full)
     yield lit_by(body, "capacity")
 
 

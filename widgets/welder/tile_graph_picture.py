@@ -21,7 +21,7 @@ from widgets.welder.tile_graph_columns import GraphWindow, GroupColumn, MemoryEd
 from widgets.welder.welded import level_name
 
 NODE, GAP, LEAST, WIDEST = 46.0, 26.0, 112.0, 190.0  # of operators; widths of a column
-GUTTER, HEAD, FOOT, BUS = 86.0, 50.0, 62.0, 7.0
+GUTTER, HEAD, FOOT, BUS, LOW = 86.0, 50.0, 62.0, 7.0, 320.0
 
 
 def columns_for(width: int) -> int:
@@ -56,8 +56,9 @@ def figure(w: GraphWindow, title: str, size: tuple[int, int], selected: str = ""
     wide_ = min(WIDEST, room)
     left = 10 + (width - 20 - count * wide_ - (count - 1) * GUTTER) / 2
     xs = [left + n * (wide_ + GUTTER) for n in range(count)]
-    rows = max(2, int((height - HEAD - FOOT - 8 + GAP) // (NODE + GAP)))
-    places = [_Places(c, x, wide_, rows, selected) for c, x in zip(w.columns, xs)]
+    high, gap, foot = (NODE, GAP, FOOT) if height >= LOW else (32.0, 12.0, 40.0)
+    rows = max(2, int((height - HEAD - foot - 8 + gap) // (high + gap)))
+    places = [_Places(c, x, wide_, rows, selected, high, gap) for c, x in zip(w.columns, xs)]
     floor = max((p.floor for p in places), default=HEAD) + 12
     marks = [m for n, p in enumerate(places) for m in p.ground(on=n == w.on)]
     marks += _memory_edges(w, places, floor)
@@ -69,8 +70,17 @@ def figure(w: GraphWindow, title: str, size: tuple[int, int], selected: str = ""
 class _Places:
     """The operators of one column; those that have no room are folded."""
 
-    def __init__(self, c: GroupColumn, x: float, w: float, rows: int, selected: str) -> None:
-        self.column, self.x, self.w = c, x, w
+    def __init__(
+        self,
+        c: GroupColumn,
+        x: float,
+        w: float,
+        rows: int,
+        selected: str,
+        high: float,
+        gap: float,
+    ) -> None:
+        self.column, self.x, self.w, self.high, self.gap = c, x, w, high, gap
         operators = c.rows.operators
         self.on = next((n for n, o in enumerate(operators) if selected in o.ops), -1)
         self.parts = folded(len(operators), rows, max(0, self.on))
@@ -78,16 +88,16 @@ class _Places:
 
     def top(self, row: int) -> float:
         """Where a row begins."""
-        return HEAD + 8 + row * (NODE + GAP)
+        return HEAD + 8 + row * (self.high + self.gap)
 
     def middle(self, operator: int) -> float:
         """The height of an operator's sides."""
-        return self.top(self.row[operator]) + NODE / 2
+        return self.top(self.row[operator]) + self.high / 2
 
     @property
     def floor(self) -> float:
         """Where the kernel ends."""
-        return self.top(len(self.parts) - 1) + NODE + 8
+        return self.top(len(self.parts) - 1) + self.high + 8
 
     def ground(self, *, on: bool) -> Iterator[str]:
         """The kernel's box with its name and its bytes."""
@@ -110,14 +120,16 @@ class _Places:
             y = self.top(n)
             if len(part) > 1:
                 names = ", ".join(rows.operators[o].label for o in part)
-                yield node(self.x, y, self.w, NODE, f"{len(part)} more", dashed=True, title=names)
+                yield node(
+                    self.x, y, self.w, self.high, f"{len(part)} more", dashed=True, title=names
+                )
                 continue
             o = rows.operators[part[0]]
             tile = tiles.get(part[0], ())
             if part[0] not in tiles:
                 tile = _result_tile(rows)
             yield node(
-                self.x, y, self.w, NODE, o.label, tile_text(tile) if tile else "",
+                self.x, y, self.w, self.high, o.label, tile_text(tile) if tile else "",
                 family=o.family, ops=o.ops, on=part[0] == self.on,
                 title=f"{o.label}, {o.family}: tile {tile_text(tile)}",
             )  # fmt: skip
@@ -130,11 +142,11 @@ class _Places:
         for v in rows.values:
             source = self.row[v.source]
             for target in sorted({self.row[r] for r in v.readers} - {source}):
-                y1, y2 = self.top(source) + NODE, self.top(target)
+                y1, y2 = self.top(source) + self.high, self.top(target)
                 keys = f"edge {v.level} kept"
                 if target == source + 1:
                     body = pipe(f"M{center:g} {y1:g}V{y2 - 6:g}") + tip(center, y2, "down")
-                    if source not in said:
+                    if source not in said and self.gap >= GAP:
                         said.add(source)
                         name = level_name(v.level)
                         words = name if wide(name, bold=True) < self.w / 2 else v.level
