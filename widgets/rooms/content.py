@@ -118,6 +118,7 @@ NEEDS: dict[str, Content] = {  # by picture; the others show something of every 
     "search": TILES,
     "tile_program": TILES,
     "banks": Content("for a GPU", lambda s: _has_tiles(s) and s.now.compiled.device.kind == "gpu"),
+    "memory_lines": TILES,
     "layout": TILES,
     "rammer": WALL,
     "policies": WALL,
