@@ -22,8 +22,10 @@ from widgets.draw.slide import (
 from widgets.draw.svg import Svg, label, path_end, rect
 from widgets.draw.table import count_text, size_text
 from widgets.welder.pipeline import Outer, PipelineRows, Value
-from widgets.welder.pipeline_layout import ENTRY, FAR, INPUT, OUT, Lane, Layout
+from widgets.welder.pipeline_layout import ENTRY, FAR, INPUT, OUT, Column, Lane, Layout
 from widgets.welder.welded import by, level_name, short_name
+
+BAR, BESIDE, APART = 30.0, 6.0, 122.0  # above inputs, between two, and the lane that has room
 
 
 def see(rows: PipelineRows) -> tuple[Sentence, ...]:
@@ -259,15 +261,52 @@ def _inputs(at: Layout) -> Iterator[str]:
         c = at.columns[column]
         x = c.at(INPUT)
         y = lane.outer if lane.tall else lane.row
-        body = pipe(f"M{x:.1f} {y:.1f}V{at.foot + 7:.1f}", ink="edge", width=2)
+        beside = _beside(mine, c.width - 8) if lane.high >= APART else []
+        top = y - BAR if beside else y
+        body = pipe(f"M{x:.1f} {top:.1f}V{at.foot + 7:.1f}", ink="edge", width=2)
         body += tip(x, at.foot + 1, "up", "edge")
-        lines = _outer_words(mine, c.width - 20)
-        said = "; ".join(f"{o.label}, {o.what}, {by(o.full)}, {size_text(o.bytes)}" for o in mine)
-        if lane.tall and lines:
-            body += boxed(x, y, lines, title=f"read from memory: {said}")
-        else:
-            body += rect(x - 4, y - 4, 8, 8, "var(--edge)", title=f"read from memory: {said}")
-        yield lit_by(body, "in memory")
+        yield lit_by(body + "".join(_input_boxes(mine, beside, lane, c, y)), "in memory")
+
+
+def _input_boxes(
+    mine: Sequence[Outer], beside: Sequence[Sequence[str]], lane: Lane, c: Column, y: float
+) -> Iterator[str]:
+    """The boxes of what a column reads: each of its own, where there is room, else one of all."""
+    x = c.at(INPUT)
+    if beside:
+        widths = [boxed_size(lines)[0] for lines in beside]
+        left = min(max(c.x + 4, x - _together(widths) / 2), c.x + c.width - 4 - _together(widths))
+        middles = []
+        for o, lines, w in zip(mine, beside, widths):
+            middles.append(left + w / 2)
+            yield pipe(f"M{left + w / 2:.1f} {y:.1f}V{y - BAR:.1f}", ink="edge", width=2)
+            yield boxed(left + w / 2, y, lines, title=_read(o))
+            left += w + BESIDE
+        first, last = min(middles[0], x), max(middles[-1], x)
+        yield pipe(f"M{first - 1:.1f} {y - BAR:.1f}H{last + 1:.1f}", ink="edge", width=2)
+        return
+    lines = _outer_words(mine, c.width - 20)
+    said = "; ".join(map(_read, mine))
+    if lane.tall and lines:
+        yield boxed(x, y, lines, title=said)
+    else:
+        yield rect(x - 4, y - 4, 8, 8, "var(--edge)", title=said)
+
+
+def _read(o: Outer) -> str:
+    return f"read from memory: {o.label}, {o.what}, {by(o.full)}, {size_text(o.bytes)}"
+
+
+def _beside(mine: Sequence[Outer], room: float) -> list[list[str]]:
+    """The words of each of several inputs, where their boxes stand beside each other."""
+    found = [_outer_words([o], room) for o in mine]
+    widths = [boxed_size(lines)[0] for lines in found]
+    fits = len(mine) > 1 and all(found) and _together(widths) <= room
+    return found if fits else []
+
+
+def _together(widths: Sequence[float]) -> float:
+    return sum(widths) + BESIDE * (len(widths) - 1)
 
 
 def _outer_words(mine: Sequence[Outer], room: float) -> list[str]:
