@@ -2,7 +2,7 @@
 // What a canvas draws is points, and is not seen here.
 () => {
   const house = document.querySelector('.house'), bad = new Set(), seen = [];
-  const short = text => text.trim().replace(/\s+/g, ' ').slice(0, 48), where = node => { const at = node.closest('[data-pane],.pi,.bar,.strip,.knobs,.thread,.status,.pw') ?? node; return `${at.getAttribute('aria-label') ?? at.className} ${node.localName}.${node.getAttribute('class') ?? ''}`; };
+  const short = text => text.trim().replace(/\s+/g, ' ').slice(0, 48), where = node => { const at = node.closest('[data-pane],.pi,.bar,.rail,.head,.see,.trail,.foot,.pw') ?? node; return `${at.getAttribute('aria-label') ?? at.className} ${node.localName}.${node.getAttribute('class') ?? ''}`; };
   const styles = new Map(), style = node => { if (!styles.has(node)) { const { overflowX: x, overflowY: y, position, textOverflow } = getComputedStyle(node); styles.set(node, { x, y, position, textOverflow }); } return styles.get(node); };
   const boxes = new Map(), boxOf = node => { if (!boxes.has(node)) boxes.set(node, node.getBoundingClientRect()); return boxes.get(node); };
   const told = node => node.closest('[title]') ?? (node.ownerSVGElement ? node.closest('text')?.querySelector('title') : null);
@@ -43,7 +43,7 @@
   /** What lies over the rest for a while, or stays where the rest is scrolled away under it. */
   const lifted = node => {
     for (let at = node; at && at !== house; at = at.parentElement) {
-      if (at.matches('.tip,.hovertext,.bounce,.why,.sheet,.find,.glossary')) return at;
+      if (at.matches('.tip,.hovertext,.bounce,.why,.sheet,.find,.glossary,.fly,.pop,.stt,.drw .pane')) return at;
       if (style(at).position !== 'sticky') continue;
       const scroller = at.closest('.picture,.scrolls,.code,.bd');
       if (scroller?.scrollTop || scroller?.scrollLeft) return at;
@@ -76,7 +76,7 @@
     for (const [p, node, text] of box ? seen : []) if (buttons.closest('.chart').contains(node) && p[2] > box.left + 2 && p[0] < last.right - 2 && p[3] > box.top + 4 && p[1] < box.bottom - 4) bad.add(`under the buttons of a chart: ${text}`);
   }
   // Boxes of one row stand beside each other; labels of a node of a graph lie in it.
-  for (const row of house.querySelectorAll('.bar,.knobs,.ph,.stage,.status,.tools,.rbar,.stepper,.acts,.tabs,.seg,.leg')) {
+  for (const row of house.querySelectorAll('.bar,.head,.owns,.knobs,.ph,.foot,.result,.row2,.trail,.tools,.thumbs,.rbar,.stepper,.acts,.tabs,.seg,.leg')) {
     const each = [...row.children].filter(n => n.getClientRects().length && style(n).position !== 'absolute').map(n => [n, boxOf(n)]);
     each.forEach(([a, p], i) => each.slice(i + 1).forEach(([b, q]) => {
       if (p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 1 && q.top < p.bottom - 1) bad.add(`overlap in ${row.className}: ${short(a.textContent)} / ${short(b.textContent)}`);

@@ -1,6 +1,7 @@
 // Houses and rooms in one page, one after another: plotly is read once. `driver` and `content` are those of the one that is there.
 globalThis.page = page;
 globalThis.waiting = 0; // questions to Python
+globalThis.drawers = () => innerWidth < 1120 ? {} : { graph: true, inspector: true, code: true }; // those that are open, as a reader left them
 let mounted = 0;
 const MOUNTS = {
   house: (el, content, closed) => page.mount(el, overSession(content, closed)),
@@ -14,6 +15,7 @@ globalThis.mountHouse = (kind, id, content) => {
   document.body.append(el);
   sent.length = 0;
   globalThis.content = content;
+  if (kind !== "rooms") localStorage.setItem("ironworks-drawers", JSON.stringify(globalThis.drawers()));
   globalThis.driver = MOUNTS[kind](el, content, () => mine !== mounted);
 };
 /** Leave the page as it was loaded. */
@@ -26,6 +28,7 @@ globalThis.clearHouse = () => {
   for (const { name } of [...document.body.attributes]) document.body.removeAttribute(name);
   CSS.highlights.clear();
   sessionStorage.clear();
+  localStorage.clear();
   history.replaceState(null, "", location.pathname);
   scrollTo(0, 0);
 };

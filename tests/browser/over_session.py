@@ -173,7 +173,7 @@ def house(browser: Browser, session: Session, **window: Any) -> Iterator[Page]:
     parts = {**gallery.page_parts(), **session.parts()}
     content = {"parts": parts, "bytes": encoded(session.buffers())}
     with opened(browser, session, "house", content, window) as page:
-        page.wait_for_selector("#room .stage")
+        page.wait_for_selector("#room .house")
         settle(page)
         yield page
 
@@ -183,7 +183,7 @@ def saved_house(browser: Browser, content: str, **window: Any) -> Iterator[Page]
     """The house of a saved page, whose content is JSON."""
     with house_page(browser, **window) as found:
         found.mount("saved", content)
-        found.page.wait_for_selector("#house .stage")
+        found.page.wait_for_selector("#house .house")
         settle(found.page)
         yield found.page
 
@@ -191,7 +191,7 @@ def saved_house(browser: Browser, content: str, **window: Any) -> Iterator[Page]
 def mount_live(found: HousePage, content: str) -> None:
     """Mount a house whose host answers from the page, and give it the focus."""
     found.mount("live", content)
-    found.page.wait_for_selector("#house .stage")
+    found.page.wait_for_selector("#house .house")
     settle(found.page)
     found.page.locator("#house .bar .name").click()
 

@@ -51,8 +51,8 @@
       return [...new Set(found)].filter(colour => !known.has(colour));
     },
     /** What the room is about, in its own words. */
-    said: () => [...picture().querySelectorAll('svg.pic')].map(n => n.getAttribute('aria-label')).concat([...picture().querySelectorAll('p.words,.empty,.ch b,.rbar select')].map(n => n.value ?? n.textContent)).join(' | '),
-    controls: () => [...picture().querySelectorAll('.rbar select')].map(n => n.selectedIndex).join(' '),
+    said: () => [...picture().querySelectorAll('svg.pic')].map(n => n.getAttribute('aria-label')).concat([...pane().querySelectorAll('.picture p.words,.picture .empty,.picture .ch b,.rbar select,.see')].map(n => n.value ?? n.textContent)).join(' | '),
+    controls: () => [...pane().querySelectorAll('.rbar select')].map(n => n.selectedIndex).join(' '),
     /** Where a mark of other operators than the selected one can be clicked. */
     mark() {
       const lit = picture().querySelector('[data-op].lit')?.dataset.op;
@@ -67,7 +67,7 @@
     /** Where a node of the graph can be clicked, or a line of the program, whichever is beside the room. */
     beside() {
       const graph = house().querySelector('.pg'), box = graph.querySelector('.scrolls');
-      if (!graph.getClientRects().length) return lineOf(house().querySelector('.pp'));
+      if (!graph.getClientRects().length) driver().open('graph', true);
       graph.scrollIntoView({ block: 'center' });
       const inside = box.getBoundingClientRect(), known = Object.fromEntries(driver().graph.graph.nodes.map(n => [n.name, n.ops]));
       for (const node of box.querySelectorAll('.node:not(.fold)')) {
@@ -90,7 +90,7 @@
     apart() {
       const name = driver().selected(), apart = [], says = (what, text) => { if (!text?.startsWith(name)) apart.push(`${what}: ${text}`); };
       if (driver().state.op < 0) return ['nothing is selected'];
-      says('thread', house().querySelector('.thread .h')?.textContent);
+      says('trail', house().querySelector('.trail b')?.textContent);
       says('inspector', house().querySelector('.pi h2')?.textContent);
       const graph = driver().graph.graph, pg = house().querySelector('.pg');
       if (graph?.nodes.some(n => n.ops.includes(driver().state.op)) && pg.getClientRects().length && !pg.querySelector('.node.lit')) apart.push('graph: no node is lit');

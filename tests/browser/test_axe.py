@@ -56,8 +56,8 @@ def test_axe_objects_to_nothing_in_any_stage(house: Page) -> None:
     house.locator(".house").focus()
     house.keyboard.press("j")
     settle(house)
-    for n in range(house.locator(".strip .stage").count()):
-        stage = house.locator(".strip .stage").nth(n)
+    for n in range(house.locator(".rail .stage").count()):
+        stage = house.locator(".rail .stage").nth(n)
         stage.click()
         settle(house)
         said[f"stage {n}"] = objections(house)
@@ -88,7 +88,7 @@ def test_axe_objects_to_nothing_in_a_report(
     path.write_text(by_model[model](), encoding="utf-8")
     tab = Tab(browser, 1280, 900, scheme)
     tab.page.goto(path.as_uri())
-    tab.page.wait_for_selector(".house .stage")
+    tab.page.wait_for_selector(".house")
     tab.page.wait_for_timeout(500)
     found = objections(tab.page, "html")
     assert not found, "\n".join(found)
@@ -100,12 +100,12 @@ def test_axe_objects_to_nothing_in_a_report(
 @pytest.mark.parametrize("house", [(1000, "dark"), exhaustive((1440, "light"))], indirect=True)
 def test_axe_objects_to_nothing_in_the_rooms_of_code(house: Page) -> None:
     house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
-    house.locator(".stage[data-stage=EMITTED]").click()
-    house.locator(".pw .tabs button", has_text="Control-flow graph").click()
+    house.evaluate("driver.stage('EMITTED')")
+    house.evaluate("driver.go('flow')")
     house.locator(".picture .block").first.click()
     house.wait_for_selector(".picture .block.own")
     said = {"flow": objections(house)}
-    house.locator(".pw .tabs button", has_text="Source to assembly").click()
+    house.evaluate("driver.go('lines')")
     house.wait_for_selector(".linked .ln.at")
     said["lines"] = objections(house)
     house.locator(".linked .ch button", has_text="Edit").click()

@@ -11,14 +11,12 @@ import pytest
 
 import explorer
 import explorer.np as enp
-from explorer.ir.stage import Stage
 from tests.browser.driver import Tab
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import house as house_of
 from tests.browser.over_session import settle
 from widgets.draw.theme import DARK, LIGHT
 from widgets.page.report import page as report
-from widgets.rooms import gallery
 from widgets.session.session import Session
 
 pytest.importorskip("playwright", reason="BROWSER TESTS SKIPPED: playwright is not installed")
@@ -54,8 +52,7 @@ def session() -> Session:
 
 
 def enter(page: Page, room: str) -> None:
-    page.evaluate("room => { driver.state.room = room; }", room)
-    page.locator(".stage", has_text=CHARTS[room]).click()
+    page.evaluate("room => driver.go(room)", room)
     page.wait_for_function(
         "room => driver.state.room === room && document.querySelector('.chart .plot-container')"
         " && document.querySelector('.picture .chart .js-plotly-plot')?._fullLayout.width > 200",
@@ -138,7 +135,7 @@ def test_a_selected_operator_is_marked_and_a_point_selects(house: Page, session:
     house.keyboard.press("Home")
     for _ in range(len(ops) - 1):
         house.keyboard.press("ArrowRight")
-    assert f"call {len(ops) - 1}:" in house.inner_text(".status")
+    assert f"call {len(ops) - 1}:" in house.inner_text(".foot .said")
     house.wait_for_selector(".chart .hoverlayer .hovertext")
     last = next(n for n in range(len(ops) - 1, -1, -1) if ops[n])
     for _ in range(len(ops) - 1 - last):
@@ -154,7 +151,9 @@ def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(hou
     plot = house.locator(".chart .js-plotly-plot").bounding_box()
     assert words and plot and words["y"] + words["height"] <= plot["y"] + 1
     house.locator(".house").focus()
-    house.keyboard.press("g")
+    house.locator(".house").focus()
+    for key in ("/", *"glossary", "Enter"):
+        house.keyboard.press(key)
     assert house.locator(".glossary dt").count() and house.locator(".chart .words").count()
     house.keyboard.press("Escape")
     assert not house.locator(".glossary").count() and house.locator(".chart .words").count()
@@ -220,7 +219,7 @@ def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session
     path.write_text(report(session, code=False), encoding="utf-8")
     tab = Tab(browser)
     tab.page.goto(path.as_uri())
-    tab.page.wait_for_selector("#house .stage")
+    tab.page.wait_for_selector("#house .house")
     charted = (*CHARTS, "memory_time")
     for room in charted:
         where = f".rooms [data-room={room}]"
@@ -258,7 +257,7 @@ def test_a_button_measures_for_a_chart_tells_how_far_it_is_and_can_be_cancelled(
         button.click()
         page.wait_for_function(f"{names}.some(name => name.startsWith('measured'))")
         every = session.clocked("sizes", "n")
-        assert page.locator(".status").inner_text().startswith(f"{len(every)} sizes measured")
+        assert page.locator(".foot .said").inner_text().startswith(f"{len(every)} sizes measured")
         monkeypatch.setattr(sizes, "SECONDS", 0.4)
         button.click()
         page.wait_for_function(
@@ -287,21 +286,14 @@ def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
     kinds = [explorer.tensor("float32", 8, 8)] * 4, explorer.tensor("float32", 64, 8)
     session = Session(explorer.compile(explorer.trace(explorer.value_and_grad(deep))(*kinds)))
     with house_of(browser, session, width=1440, scheme=scheme) as page:
-        tabs = page.locator(".tabs[aria-label=Picture] [role=tab]")
-        page.locator(".stage", has_text="DIFFERENTIATED").click()
-        tabs.filter(has_text="Training graph").click()
+        page.evaluate("driver.stage('DIFFERENTIATED')")
+        page.evaluate("driver.go('backward')")
         page.wait_for_selector(".picture svg >> text=kept in between")
-        tabs.filter(has_text="Memory against time").click()
+        page.evaluate("driver.go('memory_time')")
         page.wait_for_selector(".picture .chart .js-plotly-plot .xtitle")
         found = page.locator(".picture .xtitle").text_content()
         assert found == "intermediates at once, predicted (MiB)"
         assert page.locator(".picture .scatterlayer .trace").count() == 2
-        page.locator(".stage", has_text="EMITTED").click()
-        page.wait_for_function(
-            "[...document.querySelectorAll('.tabs[aria-label=Picture] [role=tab]')]"
-            ".some(tab => tab.textContent === 'Compiler cache')"
-        )
-        own = len(gallery.of_stage(Stage.EMITTED))  # beside the wall, Step, What if
-        assert tabs.count() == own + 3 and tabs.first.get_attribute("aria-selected") == "true"
-        tabs.filter(has_text="Compiler cache").click()
+        page.evaluate("driver.stage('EMITTED')")
+        page.evaluate("driver.go('cache')")
         page.wait_for_selector(".picture svg >> text=The key: a digest of these parts")

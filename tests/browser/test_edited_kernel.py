@@ -24,8 +24,8 @@ def session() -> Session:
 def enter(found: Page) -> str:
     """The editor of the first operator that has a kernel; the source that stands in it."""
     found.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
-    found.locator(".stage[data-stage=EMITTED]").click()
-    found.locator(".pw .tabs button", has_text="Source to assembly").click()
+    found.evaluate("driver.stage('EMITTED')")
+    found.evaluate("driver.go('lines')")
     found.locator(".linked .ch button", has_text="Edit").click()
     found.wait_for_selector(".linked textarea")
     found.wait_for_function("document.querySelector('.linked textarea').value.length > 100")
@@ -57,8 +57,8 @@ def test_an_edit_is_tried_and_kept_while_one_looks_elsewhere(house: Page) -> Non
     assert "n = " in told(house, "Right, and ")
     house.locator(".linked .edit button", has_text="Close").click()
     house.wait_for_selector(".linked .column .ln")
-    house.locator(".pw .tabs button", has_text="Kernel table").click()
-    house.locator(".pw .tabs button", has_text="Source to assembly").click()
+    house.evaluate("driver.go('kernels')")
+    house.evaluate("driver.go('lines')")
     house.locator(".linked .ch button", has_text="Edit").click()
     house.wait_for_selector(".linked textarea")
     assert area.input_value() == mine

@@ -193,7 +193,7 @@ def served(browser: Browser, host: str, own: Path) -> Iterator[Page]:
             server.run_all(tab.page, ".house .stage")
         else:
             tab.page.goto(server.url)
-            tab.page.wait_for_selector(".house .stage", timeout=120_000)
+            tab.page.wait_for_selector(".house", timeout=120_000)
         yield tab.page
         assert tab.outside == [] and tab.faults == []
     finally:

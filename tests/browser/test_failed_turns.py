@@ -23,9 +23,8 @@ OFFER, OVER = "#room .offer", "#room .pp .over"
 
 
 def switch(page: Page) -> None:
-    page.locator(".stage[data-stage=LEGALIZED]").click()
-    page.locator(".pw .ph [role=tab]", has_text="Step").click()
-    page.locator('.pw .rbar [data-tab="switchboard"]').click()
+    page.evaluate("driver.stage('LEGALIZED')")
+    page.evaluate("driver.go('switchboard')")
     page.get_by_label("fold copies into kernels is on").click()
 
 
@@ -49,17 +48,18 @@ def test_a_switch_with_which_compiling_fails_offers_the_program_before_the_error
         assert over.startswith("Stopped at few: ") and "a copy" in over
         assert page.locator("#room .pp .ln").count() > 10  # the program as far as it came
         assert page.locator(".stage[data-stage=LEGALIZED] .ck.bad").count() == 1
-        assert "not run" in page.inner_text(".stage[data-stage=WELDED]")
+        assert "not run" in (page.locator(".stage[data-stage=WELDED]").text_content() or "")
         assert page.locator("#room .verdict .far").inner_text() == session.verdict()["small"]
         page.evaluate("driver.select(12)")
         page.wait_for_selector("#room .pp .ln.lit, #room .pp .ln.sel, #room .pp .lit")
+        page.evaluate("driver.open('code', true)")
         assert page.evaluate(CLIPPED) == []
-        page.locator("#room .stage[data-stage=TYPED]").click()
+        page.evaluate("driver.stage('TYPED')")
         page.wait_for_selector(OVER, state="hidden")
         page.locator("#room .bar .name").click()
         page.keyboard.press("u")
         page.wait_for_function("driver.wall.bricks() > 0")
         assert session.now.ended is None and not page.is_visible(OVER)
-        page.locator("#room .stage[data-stage=LEGALIZED]").click()
+        page.evaluate("driver.stage('LEGALIZED')")
         settle(page)
         assert not page.is_visible(OVER)

@@ -30,24 +30,24 @@ def test_sliders_walk_through_trips_and_counts_and_the_wall_follows(
     assert session.walls.measured is not None
     trips = session.walls.measured.trips
     with house(browser, session) as page:
-        page.locator(".strip .stage", has_text="TASKED").click()
+        page.evaluate("driver.stage('TASKED')")
         page.wait_for_function(HAS, arg=[".pw .drawn", "×111 iterations"])
-        page.locator(".pw [role=tab]", has_text="Iterations").click()
-        page.wait_for_function(HAS, arg=[".stepper b", "iteration 1"])
+        page.evaluate("driver.go('iterations')")
+        page.wait_for_function(HAS, arg=[".play output", "iteration 1"])
         assert page.evaluate(VISIBLE) == ["0"] and page.evaluate("driver.wall.view") is None
         page.locator(".house").focus()
         page.keyboard.press(".")
-        page.wait_for_function(HAS, arg=[".stepper b", "iteration 2"])
+        page.wait_for_function(HAS, arg=[".play output", "iteration 2"])
         assert page.evaluate(VISIBLE) == ["1"]
         left, right = page.evaluate("driver.wall.view")
         assert left <= trips[1].begin_us < trips[1].end_us <= right
-        page.locator(".stepper input").focus()
+        page.locator(".play input").focus()
         page.keyboard.press("End")
-        page.wait_for_function(HAS, arg=[".stepper b", "iteration 111"])
-        page.locator(".pw [role=tab]", has_text="Crossing point").click()
-        page.wait_for_function(HAS, arg=[".stepper b", "1,000 iterations"])
-        page.locator(".stepper input").focus()
+        page.wait_for_function(HAS, arg=[".play output", "iteration 111"])
+        page.evaluate("driver.go('crossing')")
+        page.wait_for_function(HAS, arg=[".play output", "1,000 iterations"])
+        page.locator(".play input").focus()
         page.keyboard.press("Home")
-        page.wait_for_function(HAS, arg=[".stepper b", "0 iterations"])
-        page.wait_for_function(HAS, arg=[".stepper .words", "the fastest is on the host"])
+        page.wait_for_function(HAS, arg=[".play output", "0 iterations"])
+        page.wait_for_function(HAS, arg=[".see .step", "the fastest is on the host"])
         assert {*page.evaluate(VISIBLE)} == {"0"}

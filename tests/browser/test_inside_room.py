@@ -28,9 +28,9 @@ def test_a_kernel_is_looked_into_from_the_page(browser: Browser, width: int, sch
     call = next(c for c in session.house.calls if c.name == "linear")
     op = session.house.order[call.ops[0]]
     with house(browser, session, width=width, scheme=scheme) as page:
-        page.locator("#room .stage[data-stage=EMITTED]").click()
+        page.evaluate("driver.stage('EMITTED')")
         page.evaluate(f"driver.select({op})")
-        page.locator("#room .pw .ph [role=tab]", has_text="Inside").click()
+        page.evaluate("driver.go('inside')")
         page.wait_for_function(SAYS, arg="nobody has looked")
         page.locator("#room .pw button", has_text="Look inside").click()
         page.wait_for_function(SAYS, arg="times as long", timeout=60_000)

@@ -7,10 +7,11 @@ from tests.browser import by_hand
 from tests.browser.over_session import HousePage
 
 pytestmark = pytest.mark.browser
+THREADS = "#house .knob[data-knob=threads] [aria-checked=true]"
 
 
 def test_a_key_turns_a_knob_and_then_it_is_measured(live: Page) -> None:
-    live.keyboard.press("1")
+    live.locator(THREADS).focus()
     live.keyboard.press("ArrowLeft")
     live.wait_for_function("asked.length >= 2")
     assert live.evaluate("asked.slice(0, 2)") == [
@@ -18,7 +19,7 @@ def test_a_key_turns_a_knob_and_then_it_is_measured(live: Page) -> None:
         ["measure", {}],
     ]
     assert live.get_attribute("#house .house", "aria-busy") is None
-    assert live.inner_text("#house .status [aria-live]") == "measured"
+    assert live.inner_text("#house .foot .said") == "measured"
 
 
 def test_a_refused_value_goes_back_and_says_why_at_the_knob(live: Page) -> None:
@@ -28,11 +29,12 @@ def test_a_refused_value_goes_back_and_says_why_at_the_knob(live: Page) -> None:
     assert "no such policy" in live.inner_text("#house .knob[data-knob=policy] .why")
     value = "document.querySelector('#house .knob[data-knob=policy] select').selectedIndex"
     assert live.evaluate(value) == 0
-    assert "no such policy" in live.inner_text("#house .status [aria-live]")
+    assert "no such policy" in live.inner_text("#house .foot .said")
 
 
 def test_a_slider_takes_arrows_and_its_ends(live: Page) -> None:
-    live.keyboard.press("5")
+    live.keyboard.press("w")
+    live.locator("#house .knob[data-knob='size batch'] [role=slider]").focus()
     live.keyboard.press("ArrowRight")
     live.keyboard.press("Shift+ArrowRight")
     live.wait_for_function("asked.length >= 1")
@@ -44,7 +46,7 @@ def test_a_slider_takes_arrows_and_its_ends(live: Page) -> None:
 
 def test_of_turns_while_one_is_under_way_only_the_last_is_made(live: Page) -> None:
     live.evaluate("slow(400)")
-    live.keyboard.press("1")
+    live.locator(THREADS).focus()
     live.keyboard.press("ArrowLeft")
     live.wait_for_timeout(50)
     for index in (1, 2, 3):
@@ -58,7 +60,7 @@ def test_of_turns_while_one_is_under_way_only_the_last_is_made(live: Page) -> No
 def test_compiling_says_how_far_it_is_and_can_be_cancelled(live: Page) -> None:
     for end in ("button", "Escape", "newer"):
         live.evaluate("compile(true)")
-        live.keyboard.press("1")
+        live.locator(THREADS).focus()
         live.keyboard.press("ArrowLeft")
         live.wait_for_function(
             "/roll, \\d+ of 31/.test(document.querySelector('#house .verdict').textContent)"
@@ -73,7 +75,7 @@ def test_compiling_says_how_far_it_is_and_can_be_cancelled(live: Page) -> None:
         live.wait_for_function("!document.querySelector('#house .house').hasAttribute('aria-busy')")
         if end != "newer":
             assert live.evaluate("asked") == []
-            assert "stays as it was" in live.inner_text("#house .status [aria-live]")
+            assert "stays as it was" in live.inner_text("#house .foot .said")
     assert live.evaluate("asked[0][1].knob") == "size batch"
 
 
@@ -82,7 +84,7 @@ def test_a_page_that_nobody_uses_lets_the_kernel_look_ahead(live: Page) -> None:
     looked = "read.filter(([kind]) => kind === 'look_ahead').length"
     live.wait_for_function(f"{looked} === 1")
     live.evaluate("slow(2500)")
-    live.keyboard.press("1")
+    live.locator(THREADS).focus()
     live.keyboard.press("ArrowLeft")
     live.wait_for_timeout(2000)
     assert live.evaluate(looked) == 1 and live.get_attribute("#house .house", "aria-busy")
@@ -105,7 +107,7 @@ def test_a_measurement_waits_for_the_other_timing(live: Page) -> None:
     live.evaluate("others(2)")
     live.evaluate("void driver.turn('size batch', 2, '')")
     live.wait_for_function(
-        "document.querySelector('#house .status').textContent.includes('the other timing')"
+        "document.querySelector('#house .foot .said').textContent.includes('the other timing')"
     )
     assert [kind for kind, _ in live.evaluate("asked")] == ["turn"]
     live.wait_for_function("asked.length === 2")
@@ -133,6 +135,6 @@ def test_undo_pin_and_link_are_asked_for(live: Page) -> None:
 def test_a_kernel_that_stops_leaves_the_pictures_and_says_so(live: Page) -> None:
     live.evaluate("stop()")
     assert "Kernel stopped" in live.inner_text("#house .gone")
-    assert live.locator("#house .knobs.off").count() == 1
+    assert live.locator("#house .head .knobs.off").count() == 1
     live.keyboard.press("j")
     assert live.locator("#house .node.lit").count() == 1

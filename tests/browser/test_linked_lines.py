@@ -14,7 +14,9 @@ from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
 
-SAID = ".status [aria-live]"
+SAID = ".foot .said"
+SUM = """(() => { const page = document.querySelector('#house .ironworks').ironworks;
+    page.select(page.graph.graph.nodes.find(n => n.name.includes('sum_1')).ops[0]); })()"""
 CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 # Whether a lit line of a column lies in what the column shows.
 IN_VIEW = """column => { const box = column.querySelector('.code').getBoundingClientRect();
@@ -30,8 +32,8 @@ def session() -> Session:
 def enter(found: Page) -> None:
     """Every language beside the others, of the first operator that has a kernel."""
     found.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
-    found.locator(".stage[data-stage=EMITTED]").click()
-    found.locator(".pw .tabs button", has_text="Source to assembly").click()
+    found.evaluate("driver.stage('EMITTED')")
+    found.evaluate("driver.go('lines')")
     found.locator(".linked button", has_text="LLVM").click()
     found.wait_for_function("document.querySelectorAll('.linked .column .ln').length > 20")
     found.wait_for_function("document.querySelectorAll('.linked .column').length === 3")
@@ -107,10 +109,10 @@ def test_a_saved_page_links_lines_too(browser: object, tmp_path: object, session
     tab = Tab(browser)  # type: ignore[arg-type]
     found = tab.page
     found.goto(path.as_uri())
-    found.wait_for_selector("#house .stage")
-    found.locator("#house .node", has_text="sum_1").first.click()
-    found.locator("#house .stage[data-stage=EMITTED]").click()
-    found.locator("#house .pw .tabs button", has_text="Source to assembly").click()
+    found.wait_for_selector("#house .house")
+    found.evaluate(SUM)
+    found.evaluate("driver.stage('EMITTED')")
+    found.evaluate("driver.go('lines')")
     found.wait_for_selector("#house .linked .column .ln")
     last_line(found)
     assert found.locator("#house .linked .column").nth(1).evaluate(IN_VIEW)
@@ -137,8 +139,8 @@ def test_what_an_instruction_does_is_told_on_hover_and_by_keyboard(house: Page) 
 @pytest.mark.parametrize("house", [(900, "dark"), exhaustive((1440, "light"))], indirect=True)
 def test_a_block_selects_its_lines_and_a_line_lights_its_block(house: Page) -> None:
     house.evaluate("driver.select(content.parts.operators.findIndex(o => o[4].length))")
-    house.locator(".stage[data-stage=EMITTED]").click()
-    house.locator(".pw .tabs button", has_text="Control-flow graph").click()
+    house.evaluate("driver.stage('EMITTED')")
+    house.evaluate("driver.go('flow')")
     house.wait_for_selector(".picture .block")
     blocks = house.locator(".picture .block")
     blocks.first.click()
@@ -153,7 +155,7 @@ def test_a_block_selects_its_lines_and_a_line_lights_its_block(house: Page) -> N
     assert blocks.nth(1).get_attribute("aria-pressed") == "true"
     house.keyboard.press("Escape")
     assert house.locator(".picture .block.lit").count() == 0
-    house.evaluate("document.querySelector('.body').dataset.tab = 's'")
+    house.evaluate("driver.open('code', true), document.querySelector('.codes').dataset.tab = 's'")
     house.locator(".ps .tabs button", has_text="Asm").click()
     house.wait_for_function("document.querySelectorAll('.ps .ln').length > 10")
     house.evaluate("document.querySelector('.ps .code').scrollTop = 0")
@@ -173,7 +175,7 @@ def test_nothing_is_clipped_in_the_rooms_of_code(house: Page) -> None:
     house.locator(".linked .ch button", has_text="Edit").click()
     house.wait_for_selector(".linked textarea")
     assert house.evaluate(CLIPPED) == []
-    house.locator(".pw .tabs button", has_text="Control-flow graph").click()
+    house.evaluate("driver.go('flow')")
     house.wait_for_selector(".picture .block")
     assert house.evaluate(CLIPPED) == []
     wide = "document.querySelector('.linked, .picture').scrollWidth"

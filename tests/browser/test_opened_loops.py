@@ -24,9 +24,9 @@ def test_a_folded_loop_is_opened_and_all_are_folded_again(
     longest = max(session.now.compiled.kernels, key=lambda k: len(k.listings.assembly.text))
     op = session.house.order[sorted(longest.origins)[0]]
     with house(browser, session, width=width, scheme=scheme) as page:
-        page.locator("#room .stage[data-stage=EMITTED]").click()
+        page.evaluate("driver.stage('EMITTED')")
         page.evaluate(f"driver.select({op})")
-        page.locator("#room .pw .ph [role=tab]", has_text="Control-flow graph").click()
+        page.evaluate("driver.go('flow')")
         page.wait_for_selector(FOLDS)
         before, folds = page.locator(BLOCKS).count(), page.locator(FOLDS).count()
         assert before <= 60 and folds >= 1

@@ -26,9 +26,8 @@ def session() -> Session:
 
 
 def open_(house: Page, stage: str, room: str) -> None:
-    house.locator(f".stage[data-stage={stage}]").click()
-    house.locator(".pw .ph [role=tab]", has_text="Step").click()
-    house.locator(f'.pw .rbar [data-tab="{room}"]').click()
+    house.evaluate("name => driver.stage(name)", stage)
+    house.evaluate("room => driver.go(room)", room)
     house.wait_for_selector(".pw .rbar select[aria-label=step]")
 
 
@@ -104,7 +103,7 @@ def test_a_saved_page_has_both_for_every_step(browser: Browser) -> None:
         for stage in ("LEGALIZED", "WELDED"):
             open_(page, stage, "changes")
             page.wait_for_function(SAYS, arg=f"{stage.lower()}: ")
-            page.locator('.pw .rbar [data-tab="side_by_side"]').click()
+            page.evaluate("driver.go('side_by_side')")
             page.wait_for_selector(".sides .ln.add")
 
 
@@ -115,9 +114,8 @@ def test_a_step_is_switched_off_and_on_and_refused_on_the_board(
 ) -> None:
     session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
     with house_of(browser, session, width=width, scheme=scheme) as page:
-        page.locator(".stage[data-stage=LEGALIZED]").click()
-        page.locator(".pw .ph [role=tab]", has_text="Step").click()
-        page.locator('.pw .rbar [data-tab="switchboard"]').click()
+        page.evaluate("driver.stage('LEGALIZED')")
+        page.evaluate("driver.go('switchboard')")
         page.wait_for_selector(".switches tbody tr")
         idle = page.locator(".switches tr.idle").all_inner_texts()
         assert any("inline calls" in text for text in idle)
@@ -176,7 +174,7 @@ def test_layers_are_opened_and_folded_and_nodes_stay_from_step_to_step(
         page.wait_for_function("!document.querySelector('.pg .node.fold')")
         places: dict[str, list[float]] = {}
         for stage in ("TYPED", "LEGALIZED", "WELDED"):
-            page.locator(f".stage[data-stage={stage}]").click()
+            page.evaluate("name => driver.stage(name)", stage)
             settle(page)
             page.locator(".pg .scrolls").evaluate("box => { box.scrollTop = 0; }")
             settle(page)

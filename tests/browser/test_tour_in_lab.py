@@ -39,7 +39,7 @@ class Tour:
         return self.house.locator(".verdict .big").inner_text()
 
     def status(self) -> str:
-        return self.house.locator(".status [aria-live]").inner_text()
+        return self.house.locator(".foot .said").inner_text()
 
     def settled(self) -> None:
         """Nothing is compiling or measuring any more."""
@@ -106,7 +106,7 @@ def test_a_click_on_a_brick_selects_its_operator_in_graph_and_source(tour: Tour)
     assert lit.count() >= 1
     assert "is lit in every pane" in tour.status()
     assert tour.house.locator(".ps .ln.lit").count() > 3
-    assert tour.house.locator(".thread .h").inner_text().startswith("Conv")
+    assert tour.house.locator(".trail b").inner_text().startswith("Conv")
 
 
 def test_a_knob_that_is_moved_by_keys_changes_the_wall_and_its_time(tour: Tour) -> None:
@@ -187,13 +187,13 @@ def test_a_tile_changed_the_reason_seen_and_the_link_shared_in_twelve_actions(to
     done.append("click the house")
     press("w")
     tour.page.wait_for_function(
-        f"/^Why not |No candidate/.test(document.querySelector('{HOUSE} .status').innerText)",
+        f"/^Why not |No candidate/.test(document.querySelector('{HOUSE} .foot .said').innerText)",
         timeout=20_000,
     )
     tour.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     press("l")
     tour.page.wait_for_function(
-        f"document.querySelector('{HOUSE} .status').innerText.includes('on the clipboard')"
+        f"document.querySelector('{HOUSE} .foot .said').innerText.includes('on the clipboard')"
     )
     assert len(done) <= 12, done
     link = str(tour.page.evaluate("navigator.clipboard.readText()"))

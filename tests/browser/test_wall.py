@@ -25,7 +25,7 @@ SHORT = explorer.Options(  # two kernels, one behind the other, whatever welding
     rammer=explorer.rammer.Options(threads=2, bricks=3),
     welder=explorer.welder.Options(enabled=False),
 )
-ALIVE = "#room .status [aria-live]"
+ALIVE = "#room .foot .said"
 
 
 @explorer.trace
@@ -57,6 +57,7 @@ def page(browser: Browser, session: Session) -> Iterator[Page]:
     assert planned is not None
     with house(browser, session) as found:
         found.wait_for_function("driver.wall.bricks() > 0")
+        found.evaluate("driver.state.wall = 'planned'")
         # The plan fills the width however long a busy machine took: its bricks can be hit.
         found.evaluate(f"driver.wall.view = [0, {planned.total_us}]")
         yield found
@@ -116,16 +117,16 @@ def test_a_brick_is_dragged_to_another_unit_and_undone(page: Page, session: Sess
     x, y = spot(page, int(bricks.call[0]))
     page.mouse.click(x, y)
     page.wait_for_function("driver.wall.hand.picked !== null")
-    start = page.evaluate("driver.wall.hand.picked.unit")
+    start, pitch = page.evaluate("[driver.wall.hand.picked.unit, driver.wall.pitch]")
     page.mouse.move(x, y)
     page.mouse.down()
-    page.mouse.move(x + 3, y + (46 if start == 0 else -46), steps=4)
+    page.mouse.move(x + 3, y + (pitch if start == 0 else -pitch), steps=4)
     assert page.evaluate("driver.wall.hand.ghost.unit") == 1 - start
     page.mouse.up()
     said(page, f"to unit {1 - start}")
     policy = session.now.compiled.options.rammer.policy
     assert isinstance(policy, ByHand) and policy.moves[0].unit == 1 - start
-    assert session.walls.measured is None and "planned" in page.inner_text(ALIVE)
+    assert session.walls.measured is None and "predicted" in page.inner_text(ALIVE)
     page.wait_for_timeout(1000)  # a wall that is drawn anew takes the focus with it
     page.locator("#room .bar .name").click()
     page.keyboard.press("u")
@@ -167,7 +168,7 @@ def test_keys_pick_a_brick_and_move_it_and_the_moved_wall_is_run(
     page.keyboard.press("Shift+ArrowDown" if unit == 0 else "Shift+ArrowUp")
     said(page, f"to unit {1 - unit}")
     assert page.evaluate("driver.wall.hand.picked.unit") == 1 - unit
-    page.locator("#room .pw .btn", has_text="Measure").click()
+    page.locator("#room .result .btn", has_text="Measure").click()
     page.wait_for_function("driver.wall.measured")
     assert session.walls.measured is not None
     c, inputs = session.now.compiled, session.inputs
@@ -186,11 +187,13 @@ def test_of_too_many_waits_those_of_the_selection_are_drawn(
     reader = session.house.calls[int(source.rows.call[source.waits.reader[0]])].ops[0]
     with house(browser, session) as page:
         page.wait_for_function("driver.wall.bricks() > 0")
+        page.evaluate("driver.select(-1)")
         page.wait_for_function("driver.wall.stats.arrows === 0")
+        slices = page.evaluate("driver.wall.stats.slices")
         page.evaluate(f"driver.select({session.house.order[reader]})")
         page.wait_for_function("driver.wall.stats.arrows > 0", timeout=10000)
         page.wait_for_timeout(300)
-        assert page.evaluate("driver.wall.stats.slices") == 1  # and then none
+        assert page.evaluate("driver.wall.stats.slices") == slices + 1  # and then none
 
 
 def test_a_wall_without_bricks_says_so(browser: Browser) -> None:
@@ -204,9 +207,11 @@ def test_a_recording_stands_under_the_plan_and_is_named_as_one(
 ) -> None:
     session = widgets.explore("zoo:small_bert", target="h200").session
     with house(browser, session, width=1280) as page:
-        page.locator("#room .stage", has_text="RAMMED").click()
+        page.evaluate("driver.stage('RAMMED')")
         page.wait_for_function("driver.wall.said")
-        assert page.evaluate("driver.wall.kinds") == ["planned", "recorded"]
+        kinds = page.evaluate("driver.wall.kinds.map(([name]) => name)")
+        assert kinds == ["planned", "recorded", "both"]
+        page.evaluate("driver.state.wall = 'both'; driver.wall.draw()")
         box = page.locator("#room .pw canvas").bounding_box()
         assert box is not None
         # 132 units: the whole plan above the whole recording, each brick where it is pointed at
@@ -216,12 +221,12 @@ def test_a_recording_stands_under_the_plan_and_is_named_as_one(
             page.mouse.move(box["x"] + x, box["y"] + y)
             tips.append(page.inner_text("#room .pw .tip"))
         assert "predicted" in tips[0] and "recorded on NVIDIA H200, 2026-11-28:" in tips[1]
-        assert "recorded" in tips[0].split("(plan")[0] and "planned" in tips[1]
+        assert "recorded" in tips[0].split("(predicted")[0] and "predicted" in tips[1]
         label = page.get_attribute("#room .pw canvas", "aria-label")
         assert label is not None and "recorded on NVIDIA H200, 2026-11-28 46.5 µs" in label
-        head = page.inner_text("#room .pw .ph") + page.inner_text("#room .knobs") + label
+        head = page.inner_text("#room .pw .head .tag") + page.inner_text("#room .see") + label
         assert "measured" not in head.lower() and not any("measured" in tip for tip in tips)
-        page.locator("#room .pw [role=tab]", has_text="Recorded").click()
+        page.locator("#room .head select[aria-label=show]").select_option("recorded")
         alone = page.evaluate("driver.wall.spot(3)")
         assert alone[1] != y
         page.mouse.move(box["x"] + alone[0], box["y"] + alone[1])

@@ -1,7 +1,7 @@
 // Lines of text, many of them: only those in view are in the page. Program and kernel are both made of it.
 import { h, put, clamp } from "./dom.js";
 
-const HIGH = 17, SPARE = 8;
+const HIGH = 20, SPARE = 8;
 const WORDS = {
   program: /(#.*$)|("[^"]*")|\b(def|return|over|of|tile|view|library|loop|while|if|else|call|match_cast|shape|run|on|sum|max|min|prod)\b|\b(\d[\d.e+-]*)\b|([A-Za-z_]\w*)(?=\()/g,
   numba: /(#.*$)|("[^"]*"|'[^']*')|\b(def|return|for|in|while|if|elif|else|from|import|and|or|not|range|None|True|False)\b|\b(\d[\d.e]*)\b|([A-Za-z_]\w*)(?=\()/g,
@@ -90,7 +90,7 @@ export function codeView({ label, lit, pick, hover, at = () => false, step = nul
       lines = next; language = nextLanguage;
       wide = lines.reduce((most, l) => Math.max(most, l.text.length), 0);
       rows.style.height = `${lines.length * HIGH}px`;
-      rows.style.width = `calc(${wide}ch + 80px)`;
+      rows.style.width = `calc(${wide}ch + 88px)`;
       if (!keep) box.scrollTop = 0;
       this.light();
     },

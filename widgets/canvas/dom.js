@@ -93,6 +93,8 @@ const ICONS = {
   save: "M8 2.5v7M5 7l3 3 3-3M3 13h10",
   theme: "M8 3a5 5 0 1 0 0 10a5 5 0 0 0 0-10v10",
   keys: "M1.5 4h13v8.5h-13zM4 7h.1M6.7 7h.1M9.4 7h.1M12 7h.1M5 10h6",
+  find: "M11 6.5a4.5 4.5 0 1 1-9 0a4.5 4.5 0 0 1 9 0M9.8 9.8 14 14",
+  full: "M2 6V2h4M10 2h4v4M14 10v4h-4M6 14H2v-4",
   check: "M13 7a6 6 0 1 1-12 0a6 6 0 0 1 12 0M4.2 7.2l2 2 3.6-4.2",
   cross: "M3 3l8 8M11 3l-8 8",
 };
@@ -100,10 +102,6 @@ const ICONS = {
 /** A line drawing of 14 px. */
 export const icon = (name, box = 16) => s("svg", { viewBox: `0 0 ${box} ${box}`, width: 14, height: 14, "aria-hidden": "true" },
   s("path", { d: ICONS[name], fill: "none", stroke: "currentColor", "stroke-width": 1.5 }));
-
-/** A button of the bar. */
-export const tool = (name, label, hint, act, attributes = {}) =>
-  h("button", { class: "tb", type: "button", title: hint, "aria-label": label, onclick: act, ...attributes }, icon(name), h("span", {}, label));
 
 /** Tabs: `options` are [value, label, hint] rows, the hint where there is one. */
 export function tabs(options, now, pick, label) {
@@ -117,12 +115,12 @@ export function tabs(options, now, pick, label) {
     h("button", { role: "tab", type: "button", title: hint, "data-tab": value, tabindex: value === held ? 0 : -1, "aria-selected": String(value === now), onclick: choose(value) }, text))));
 }
 
-/** Arrows go from button to button of a row, and Home and End to its ends. */
-export function roving(row) {
+/** Arrows go from button to button of a row, or of a column, and Home and End to its ends. */
+export function roving(row, column = false) {
   row.addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     const all = [...row.querySelectorAll("button:not([disabled])")].filter(b => b.offsetParent), at = all.indexOf(event.target.closest("button"));
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: all.length - 1 }[event.key];
+    const to = { [column ? "ArrowUp" : "ArrowLeft"]: at - 1, [column ? "ArrowDown" : "ArrowRight"]: at + 1, Home: 0, End: all.length - 1 }[event.key];
     if (to === undefined || at < 0) return;
     event.preventDefault(); event.stopPropagation();
     all[(to + all.length) % all.length].focus();

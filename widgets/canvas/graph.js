@@ -1,7 +1,7 @@
 // The dataflow graph from top to bottom. Only the rows in view are in the page, so a large model scrolls like a small one.
 import { h, s, put, fit, fitEnd, scrolls, textWidth } from "./dom.js";
 
-const PITCH = 26, HIGH = 18, WIDE = 150, NARROW = 84, TOP = 6, LANES = 5, BEND = 14;
+const PITCH = 32, HIGH = 24, WIDE = 176, NARROW = 96, TOP = 6, LANES = 5, BEND = 14;
 
 /** The graph's pane. `ctx`: host, colours, selection (`opLit(op)`), pick(ops), hover(ops), say(text), unfold(key). A graph with `places` has a fixed place for each node: its row, its place there of how many, its part of that of how many. */
 export function graphView(ctx) {
@@ -123,20 +123,20 @@ export function graphView(ctx) {
 
   /** Layers that repeat, folded, or the head of such that are open: a click opens or folds them. */
   function fold(node) {
-    const { label, kind, ops, note, name } = graph.nodes[node], { x, y, w } = place[node], lit = litCount(node), font = ctx.colours.font(11, "ui", 600), open = kind === "open";
+    const { label, kind, ops, note, name } = graph.nodes[node], { x, y, w } = place[node], lit = litCount(node), font = ctx.colours.font(13, "ui", 600), open = kind === "open";
     const flip = () => ctx.unfold(name), keys = event => { if (event.key !== "Enter" && event.key !== " ") return; event.preventDefault(); event.stopPropagation(); flip(); };
     return s("g", { class: `node fold${lit ? " lit" : ""}`, "data-node": name, tabindex: 0, role: "button", "aria-expanded": String(open), "aria-label": `${label} ${note}, ${ops.length} operators`, onclick: flip, onkeydown: keys },
       s("title", {}, `${open ? "Fold" : "Open"} ${label}${note ? `: ${note.slice(1)} layers that are alike` : ""}\n${ops.length} operators`),
       open ? null : s("rect", { class: "bx", x: x - w / 2 + 3, y: y + 3, width: w, height: HIGH, rx: 3 }),
       s("rect", { class: "bx", x: x - w / 2, y, width: w, height: HIGH, rx: 3 }),
-      s("text", { class: "i", x: x - w / 2 + 6, y: y + 13 }, `${open ? "▾" : "▸"} ${fit(label, w - 28 - (note ? textWidth(note, font) : 0), font)}`),
-      s("text", { class: "i w", x: x + w / 2 - 6, y: y + 13, "text-anchor": "end" }, note));
+      s("text", { class: "i", x: x - w / 2 + 6, y: y + 17 }, `${open ? "▾" : "▸"} ${fit(label, w - 28 - (note ? textWidth(note, font) : 0), font)}`),
+      s("text", { class: "i w", x: x + w / 2 - 6, y: y + 17, "text-anchor": "end" }, note));
   }
 
   function box_(node) {
     if (["group", "open"].includes(graph.nodes[node].kind)) return fold(node);
     const { label, kind, family, ops, note, name } = graph.nodes[node], { x, y, w } = place[node], lit = litCount(node);
-    const font = ctx.colours.font(11, "ui", lit ? 600 : 400), start = x - w / 2 + (family ? 17 : 6);
+    const font = ctx.colours.font(13, "ui", lit ? 600 : 400), start = x - w / 2 + (family ? 17 : 6);
     const said = lit && ops.length > 1 ? `${lit} of ${ops.length}` : note, whole = w - (family ? 20 : 8), beside_ = said ? textWidth(said, font) + 10 : 4;
     const noted = said && w > 70 && textWidth(label, font) <= whole - beside_; // the name comes first
     const room = whole - (noted ? beside_ : 4);
@@ -146,8 +146,8 @@ export function graphView(ctx) {
     }, s("title", {}, `${name}${family ? `, ${family}` : kind === "input" ? ", an input" : ""}${ops.length > 1 ? `\n${ops.length} operators in one: ${ops.map(ctx.opName).join(", ")}` : ""}`),
       s("rect", { class: "bx", x: x - w / 2, y, width: w, height: HIGH, rx: kind === "operator" || kind === "kernel" ? 3 : 9 }),
       family && s("rect", { x: x - w / 2 + 3, y: y + 3, width: 10, height: HIGH - 6, fill: `url(#${ctx.pattern(family)})`, stroke: "var(--line2)", "stroke-width": 0.6 }),
-      s("text", { class: "i", x: start, y: y + 13 }, w > 90 ? fit(label, room, font) : kind === "input" ? fit(name.slice(6), room, font) : fitEnd(label, Math.max(room, 12), font)),
-      noted && s("text", { class: "q", x: x + w / 2 - 6, y: y + 13, "text-anchor": "end" }, said));
+      s("text", { class: "i", x: start, y: y + 17 }, w > 90 ? fit(label, room, font) : kind === "input" ? fit(name.slice(6), room, font) : fitEnd(label, Math.max(room, 12), font)),
+      noted && s("text", { class: "q", x: x + w / 2 - 6, y: y + 17, "text-anchor": "end" }, said));
   }
 
   box.addEventListener("scroll", draw, { passive: true });

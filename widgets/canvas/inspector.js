@@ -8,7 +8,7 @@ const INKS = ["var(--t1)", "url(#p-t2)", "url(#p-t3)", "var(--t4)"];
 /** The inspector. `ctx`: host, state, opName, familyMark, turn(knob, value), set(patch). */
 export function inspectorView(ctx) {
   const head = h("div", { class: "ph" }), body = h("div", { class: "bd" }), box = h("section", { class: "pane pi", "aria-label": "Inspector", tabindex: "0" }, head, body);
-  let found = null, asked = 0, why = -1;
+  let found = null, asked = 0, why = -1, close = () => null;
 
   let slow = 0;
   /** Another operator is selected: its name at once, with what it has when it comes. */
@@ -32,14 +32,14 @@ export function inspectorView(ctx) {
     if (op === ctx.state.op) clearTimeout(slow);
   });
 
-  function title(op, note = "") {
+  function title(op) {
     const [, label, , family] = ctx.host.get("operators")[op];
     put(head, h("h2", { style: "color:var(--accent)" }, label), h("span", { class: "fam s" }, ctx.familyMark(family), family),
-      h("span", { class: "sp" }), h("span", { class: "mono s cut", style: "font-size:11px", title: note }, note));
+      h("span", { class: "sp" }), close());
   }
 
   function empty() {
-    put(head, h("h2", {}, "Inspector"));
+    put(head, h("h2", {}, "Inspector"), h("span", { class: "sp" }), close());
     put(body, h("div", { class: "s" }, "Choose an operator: click a node, a line or a brick, or press J."), history());
   }
 
@@ -51,11 +51,11 @@ export function inspectorView(ctx) {
 
   function show() {
     body.removeAttribute("aria-busy");
-    title(found.op, found.type);
+    title(found.op);
     const pick = tab => { ctx.set({ inspector: tab }); show(); };
     const bar = tabs(TABS, ctx.state.inspector, pick, "Inspector");
     bar.style.marginLeft = "-6px";
-    put(body, bar, ctx.state.inspector === "tile" ? tile() : section(found[ctx.state.inspector]), history());
+    put(body, found.type ? h("div", { class: "s" }, found.type) : null, bar, ctx.state.inspector === "tile" ? tile() : section(found[ctx.state.inspector]), history());
   }
 
   function section({ sentence, columns, rows }) {
@@ -75,12 +75,12 @@ export function inspectorView(ctx) {
   function tile() {
     const { sentence, candidates, terms, axes } = found.tile;
     const most = Math.max(...candidates.map(c => c.us ?? 0), 1e-9);
-    const legend = terms.length > 0 && h("div", { class: "leg", style: "border:0;padding:0;height:16px;justify-content:flex-start;gap:12px" },
+    const legend = terms.length > 0 && h("div", { class: "leg" },
       terms.slice(0, 4).map((name, i) => h("span", {}, s("svg", { width: 12, height: 10 }, s("rect", { x: 0.5, y: 0.5, width: 11, height: 9, fill: ink(i), stroke: "var(--t2)" })), name)));
     return [
       h("div", {}, sentence),
       candidates.length > 0 && h("table", { "aria-label": "Candidate tiles" },
-        h("colgroup", {}, h("col", { style: "width:36%" }), h("col", { style: "width:50px" }), h("col"), h("col", { style: "width:62px" })),
+        h("colgroup", {}, h("col", { style: "width:36%" }), h("col", { style: "width:64px" }), h("col"), h("col", { style: "width:72px" })),
         h("tr", {}, h("th", {}, axes), h("th", { class: "r" }, "µs"), h("th", {}, "cost terms"), h("th")),
         candidates.map((c, i) => c.refused ? refused(c, i) : taken(c, most))),
       legend, why >= 0 && reason(candidates[why]),
@@ -91,19 +91,19 @@ export function inspectorView(ctx) {
 
   function taken(c, most) {
     let x = 0;
-    const bar = s("svg", { width: 94, height: 10, role: "img", "aria-label": c.terms.map(([n, v]) => `${n} ${duration(v)}`).join(", ") },
+    const bar = s("svg", { width: 78, height: 10, role: "img", "aria-label": c.terms.map(([n, v]) => `${n} ${duration(v)}`).join(", ") },
       s("title", {}, c.terms.map(([n, v]) => `${n} ${duration(v)}`).join("\n")),
-      c.terms.map(([, v], i) => { const w = v / most * 92, r = s("rect", { x: x + 0.5, y: 0.5, width: Math.max(0.6, w - 0.6), height: 9, fill: ink(i), stroke: i % 4 === 3 ? "var(--t2)" : null }); x += w; return r; }));
+      c.terms.map(([, v], i) => { const w = v / most * 76, r = s("rect", { x: x + 0.5, y: 0.5, width: Math.max(0.6, w - 0.6), height: 9, fill: ink(i), stroke: i % 4 === 3 ? "var(--t2)" : null }); x += w; return r; }));
     const pick = !c.on && c.index >= 0 && ctx.host.alive;
     return h("tr", {
       class: `${c.on ? "on" : ""}${pick ? " pick" : ""}`, title: pick ? "Take this tile: compile and measure" : c.on ? "This tile is in use" : null,
       onclick: () => pick && ctx.turn("tile", c.index, c.label).catch(error => ctx.say(error.sentence)),
-    }, h("td", { class: "mono", style: "font-size:11px", title: c.label }, c.label), h("td", { class: "r" }, c.us >= 100 ? Math.round(c.us).toLocaleString("en") : c.us >= 0.1 ? c.us.toPrecision(3) : "< 0.1"), h("td", {}, bar), h("td", { class: "s" }, c.note));
+    }, h("td", { class: "tile" }, c.label), h("td", { class: "r" }, c.us >= 100 ? Math.round(c.us).toLocaleString("en") : c.us >= 0.1 ? c.us.toPrecision(3) : "< 0.1"), h("td", {}, bar), h("td", { class: "s" }, c.note));
   }
 
   function refused(c, i) {
     return h("tr", { class: `pick${i === why ? " asked" : ""}`, onclick: () => { why = why === i ? -1 : i; show(); } },
-      h("td", { class: "mono", style: "font-size:11px", title: c.label }, c.label),
+      h("td", { class: "tile" }, c.label),
       h("td", { class: "s", colspan: 3, title: c.refused }, h("span", { style: "display:inline-block;width:12px;color:var(--bad);vertical-align:-2px;margin-right:5px", role: "img", "aria-label": "refused" }, icon("cross", 14)), c.refused));
   }
 
@@ -114,20 +114,13 @@ export function inspectorView(ctx) {
   function history() {
     const steps = ctx.host.get("history") ?? [];
     if (!steps.length) return null;
-    const most = 0.28, x = v => 4 + (Math.max(1 - most / 2, Math.min(1 + most / 2, v)) - 1 + most / 2) / most * 76;
-    return h("div", { class: "hist" },
-      h("div", { style: "display:flex;justify-content:space-between;height:18px" }, h("b", {}, "History"), h("span", { class: "q", style: "font-size:11px" }, "each step against A")),
-      h("div", { class: "steps" }, steps.map((step, at) => h("button", { type: "button", class: `hr${step.undone ? " un" : ""}${step.on ? " on" : ""}`, "aria-current": step.on ? "step" : null, disabled: !ctx.host.alive || step.on, title: step.on ? step.what : `${step.what}\nGo to this step`, onclick: () => ctx.move("go", { step: at }).catch(() => {}) },
-        h("b", {}, step.name), h("span", { class: "x" }, step.what),
-        s("svg", { width: 84, height: 18, role: "img", "aria-label": step.verdict || "no verdict" },
-          s("path", { d: `M${x(1)} 0V18`, stroke: "var(--ink3)", "stroke-dasharray": "2 2" }),
-          step.ratio && s("path", { d: `M${x(step.low)} 9H${x(step.high)}`, stroke: "var(--ink2)", "stroke-width": 1.5 }),
-          step.ratio && s("circle", { cx: x(step.ratio), cy: 9, r: 3, fill: step.sure ? "var(--ink)" : "var(--pane)", stroke: "var(--ink)" })),
-        h("span", {}, step.verdict))).reverse()));
+    return h("div", { class: "hist" }, h("b", {}, "History"),
+      h("div", { class: "steps" }, steps.map((step, at) => h("button", { type: "button", class: `hr${step.undone ? " un" : ""}${step.on ? " on" : ""}`, "aria-current": step.on ? "step" : null, disabled: !ctx.host.alive || step.on, title: step.on ? "On show" : "Go to this step", onclick: () => ctx.move("go", { step: at }).catch(() => {}) },
+        h("b", {}, step.name), h("span", { class: "x" }, step.what), h("span", { class: "v" }, step.verdict))).reverse()));
   }
 
   return {
-    box, begin, load, show: () => (found ? show() : empty()),
+    box, begin, load, closer: make => { close = make; }, show: () => (found ? show() : empty()),
     /** The next refusal of the candidates, with its reason in full. */
     whyNot() {
       if (!found?.tile) return;

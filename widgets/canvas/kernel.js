@@ -34,7 +34,7 @@ export function kernelPane(ctx) {
   const load = lastOnly(async () => {
     const mine = ++number, call = ctx.callOf(), language = state.language;
     const pick = next => { state.language = next; ctx.remember(); load(); };
-    const title = (name, more = "") => put(head, h("h2", {}, "Kernel"), ctx.narrow("s"), h("span", { class: "s cut", style: "font-size:11px", title: more || null }, name), h("span", { class: "sp" }), tabs(LANGUAGES, language, pick, "Language"));
+    const title = (name, more = "") => put(head, h("h2", {}, "Kernel"), ctx.narrow("s"), h("span", { class: "s cut", title: more || null }, name), h("span", { class: "sp" }), tabs(LANGUAGES, language, pick, "Language"));
     const note = words => { view.show([{ ...COMMENTS, text: words }], "program"); ctx.counted(0); };
     if (call < 0) { title(""); note(`# ${ctx.why()}`); return; }
     title(ctx.callLabel(call), ctx.callNames(call));

@@ -1,44 +1,49 @@
 // What may be changed: a few buttons, a slider with legal stops, or a list. The kernel answers; a refused value goes back.
 import { h, put, clamp } from "./dom.js";
 
-/** The row of knobs. `ctx`: host, turn(knob, index) -> promise, alive(). */
+/** Knobs of the picture on show, in `own`, and all others, in `rest`. `ctx`: host, turn(knob, index) -> promise, here() the names of those of the picture. */
 export function knobsView(ctx) {
-  const row = h("div", { class: "knobs", role: "group", "aria-label": "Knobs" }), verdict = h("div", { class: "verdict", "aria-live": "polite" });
-  let knobs = [], shown = [];
+  const own = h("span", { class: "knobs", role: "group", "aria-label": "Knobs of this picture" }), rest = h("div", { class: "knobs", role: "group", "aria-label": "Other knobs" });
+  let shown = [];
 
   function load() {
-    const held = row.contains(row.getRootNode().activeElement) ? row.getRootNode().activeElement.closest(".knob")?.dataset.knob : null;
-    knobs = ctx.host.get("knobs") ?? [];
-    shown = knobs.map(make);
-    put(row, shown.map(k => k.node), verdict);
-    row.classList.toggle("off", !ctx.host.alive);
-    if (held) shown.find(k => k.node.dataset.knob === held)?.focus();
+    const root = own.getRootNode(), held = root.activeElement?.closest?.(".knob")?.dataset.knob ?? null;
+    shown = (ctx.host.get("knobs") ?? []).map(make);
+    place();
+    if (held) shown.find(k => k.name === held)?.focus();
+  }
+  /** Put the knobs of the picture on show into its title. */
+  function place() {
+    const here = ctx.here(), mine = k => here.some(name => name === k.name || name === "size" && k.name.startsWith("size "));
+    put(own, shown.filter(mine).map(k => k.node));
+    put(rest, shown.filter(k => !mine(k)).map(k => k.node));
+    for (const box of [own, rest]) box.classList.toggle("off", !ctx.host.alive);
   }
 
-  function make(knob, at) {
+  function make(knob) {
     const why = h("div", { class: "why", role: "alert", hidden: true });
-    const value = h("b", {}, knob.labels[knob.now]), head = h("div", { class: "l" }, h("span", {}, knob.label), knob.kind === "slider" ? value : null);
+    const value = h("b", {}, knob.labels[knob.now]), head = h("span", { class: "l" }, knob.label), slides = knob.kind === "slider";
     const control = { segments, slider, choice }[knob.kind](knob, set);
-    const hint = `${knob.label}: ${knob.labels[knob.now]}${knob.hint ? `. ${knob.hint}` : ""} (key ${at + 1})`;
-    const node = h("div", { class: `knob ${knob.kind}`, "data-knob": knob.name, title: hint }, head, control.node, why);
+    const hint = `${knob.label}: ${knob.labels[knob.now]}${knob.hint ? `. ${knob.hint}` : ""}`;
+    const node = h("div", { class: `knob ${knob.kind}`, "data-knob": knob.name, title: hint }, head, slides ? value : null, control.node, why);
     let last = 0;
     async function set(index) {
       if (index === knob.now || !ctx.host.alive) return;
       const number = ++last;
       value.textContent = knob.labels[index]; value.className = "guess";
       control.show(index);
-      why.hidden = true;
+      why.hidden = true; node.classList.remove("err");
       try { await ctx.turn(knob.name, index, knob.labels[index]); } catch (error) {
         if (number !== last) return;
         value.textContent = knob.labels[knob.now]; value.className = "";
         control.show(knob.now);
-        why.textContent = error?.sentence ?? String(error); why.hidden = false;
-        setTimeout(() => { why.hidden = true; }, 12000);
+        why.textContent = error?.sentence ?? String(error); why.hidden = false; node.classList.add("err");
+        setTimeout(() => { why.hidden = true; node.classList.remove("err"); }, 12000);
       }
     }
-    return { node, focus: control.focus };
+    return { name: knob.name, node, focus: control.focus };
   }
-  return { row, verdict, load, focus: i => shown[i]?.focus() };
+  return { own, rest, load, place };
 }
 
 /** Buttons beside each other. */
@@ -72,7 +77,7 @@ function slider(knob, set) {
   function show(i) {
     now = i; disc.style.left = at(i);
     node.setAttribute("aria-valuenow", i); node.setAttribute("aria-valuetext", knob.labels[i]);
-    const value = node.parentNode?.querySelector(".l b");
+    const value = node.parentNode?.querySelector(":scope > b");
     if (value && i !== knob.now) { value.textContent = knob.labels[i]; value.className = "guess"; }
   }
   show(now);

@@ -32,3 +32,10 @@ export function stateIn(text) {
 export const leaveBehind = (name, state) => store?.setItem(`${LEFT} ${name}`, JSON.stringify(state));
 export const leftBehind = name => store?.getItem(`${LEFT} ${name}`);
 export const forget = name => store?.removeItem(`${LEFT} ${name}`);
+
+const OWN = "ironworks-drawers";
+const lasting = (() => { try { return globalThis.localStorage; } catch { return null; } })();
+
+/** The drawers and the theme, as this reader left them. */
+export function recall() { try { return JSON.parse(lasting?.getItem(OWN) ?? "{}") ?? {}; } catch { return {}; } }
+export const keep = own => { try { lasting?.setItem(OWN, JSON.stringify(own)); } catch { /* a full store forgets */ } };

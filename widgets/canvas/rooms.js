@@ -10,10 +10,10 @@ import { switchesView } from "./switches.js";
 import { settingsView } from "./settings.js";
 import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 
-/** Rooms shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
+/** Pictures shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), `bar` for their controls, `player` and `see` for their steps and sentences where the page has places for them, code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
-  const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), all = known, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = h("div", { class: "rbar" });
-  let asked = 0, steps = null, shown = null, scale = 1;
+  const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), all = known, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = ctx.bar ?? h("div", { class: "rbar" });
+  let asked = 0, steps = null, shown = null, scale = 1, played = null, drawnAt = [0, 0];
   scrolls(picture, () => `${known[shown?.room]?.title ?? "Picture"}, scrolls`);
   let running = null; // what a button began: its name, its job, and what the button says meanwhile
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
@@ -51,7 +51,9 @@ export function roomsView(ctx, picture) {
     if (family === "steps") return ctx.host.ask("picture", { room, op: -1, ...stepOf(view.more) });
     const mine = room === "flow" && !table && unfolded.get(ctx.op());
     if (mine?.length) return ctx.host.ask("picture", { room, op: ctx.op(), opened: mine.join(",") });
-    const extra = family ? { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more } : {};
+    const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(280, picture.parentNode.clientWidth), height: Math.max(240, picture.parentNode.clientHeight) } : {};
+    const extra = size;
+    if (family) Object.assign(extra, { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more });
     return ctx.host.ask("picture", { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra });
   }
 
@@ -68,16 +70,22 @@ export function roomsView(ctx, picture) {
       return true;
     }
     if (number !== asked) return false;
-    shown = { room, table };
+    const held = shown?.room === room && shown.op === ctx.op() && steps?.go ? steps.now : null; // drawn anew, it stays at its step
+    shown = { room, table, op: ctx.op() };
+    drawnAt = [picture.parentNode.clientWidth, picture.parentNode.clientHeight];
     picture.dataset.room = room;
     steps = null;
     controls(data.controls, ctx.op());
+    ctx.see?.show(data.see?.length ? data.see : [[[known[room].words, ""]]]);
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
     const words = table ? [] : drawn.querySelectorAll("svg.pic text");
     if (words.length === 1 && !drawn.querySelector("svg.pic :is(rect,path,circle)")) put(drawn, h("p", { class: "words" }, words[0].textContent)); // a sentence alone has lines
     below.innerHTML = more ? more.data.svg : "";
     const over = !table && data.figure ? chart : null, under = more?.data.figure ? lower : null, focused = [chart, lower].find(c => c.box.contains(c.box.getRootNode().activeElement));
-    if (!table) steps = stepperBar(drawn);
+    if (!table) steps = stepperBar(drawn, undefined, n => ctx.player?.moved(n));
+    if (held !== null) steps?.go(held);
+    played = table || steps ? null : playedBy(data.controls); // steps of its own come first
+    if (played) picture.dataset.plays = "1"; else delete picture.dataset.plays;
     const code = !table && known[room].live === "code" ? ctx.code : null, live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null, both = !table && known[room].live === "sides";
     if (both) {
       const { against, step = data.controls.more[0][3] } = stepOf(view.more);
@@ -91,7 +99,7 @@ export function roomsView(ctx, picture) {
     const board = live ? { switches, settings: ctx.turn ? settings : null }[known[room].live] ?? null : null;
     if (board) await board.load(room);
     if (number !== asked) return false;
-    put(picture, data.controls?.devices ? bar : null, steps?.bar, form, both ? sides.box : each?.box ?? board?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !board && !code ? drawn : null, under?.box, more ? below : null);
+    put(picture, data.controls?.devices && !ctx.bar ? bar : null, steps?.go && ctx.player ? null : steps?.bar, form, both ? sides.box : each?.box ?? board?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !board && !code ? drawn : null, under?.box, more ? below : null);
     if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
     board?.again?.();
     if (form === tuning.box) tuning.load(ctx.op());
@@ -101,7 +109,26 @@ export function roomsView(ctx, picture) {
     over?.draw(data.figure, data.said, room);
     under?.draw(more.data.figure, more.data.said, known[room].below);
     scaled();
+    ctx.drawn?.();
     return true;
+  }
+  /** The control that a scrubber goes through: its name, its values and what they are called, and which is on show. */
+  function playedBy(found) {
+    if (!found?.play) return null;
+    if (found.play === "rank") return { name: "rank", values: found.tiles.map((_, i) => i + (found.first ?? 0)), texts: found.tiles, at: found.rank - (found.first ?? 0) };
+    const [name, , values, at, texts = values] = found.more.find(([name]) => name === found.play) ?? [];
+    return name ? { name, values, texts, at } : null;
+  }
+  /** What goes through the steps of the picture on show, null where it has none. */
+  function player() {
+    const frame = () => drawn.querySelector("svg.pic");
+    if (played?.values.length > 1) {
+      const mine = { name: `${shown.room} ${played.name}`, last: played.values.length - 1, at: Math.max(0, played.at), wait: 1400, frame, text: at => String(played?.texts[at] ?? "") || "as chosen", go: async at => { mine.at = at; const value = played.values[at]; await choose(played.name === "rank" ? { rank: value } : { more: { ...viewOf(shown.room).more, [played.name]: value } }); } };
+      return mine;
+    }
+    if (!steps?.go) return null;
+    const mine = { name: `${shown.room} steps`, last: steps.last, at: steps.now, wait: Math.max(60, 900 / Math.max(1, steps.last / 12)), frame, text: at => steps?.text(at) ?? "", said: () => steps?.words() ?? "", go: async at => { mine.at = at; steps?.go(at); } };
+    return mine;
   }
   /** A mark that stands for a tile, or for the `value` of a control of this name: clicked, or focused and entered, it is taken; arrows go to its neighbours. */
   function choosing(node) {
@@ -121,13 +148,13 @@ export function roomsView(ctx, picture) {
     if (done && focus) picture.querySelector(`[data-rank="${patch.rank}"][tabindex]`)?.focus({ preventScroll: true });
   }
   function controls(found, op) {
-    if (!found?.devices) return;
+    if (!found?.devices) { put(bar); return; }
     const { devices, device, tiles, rank, first = 0, note, more = [], action = [], actions = [] } = found, has = ctx.host.has ?? (() => true), live = ctx.host.alive;
     const move = (name, value) => name === "step" && ctx.toStep ? ctx.toStep(value) : choose({ more: { ...viewOf(shown.room).more, [name]: value } });
     const known = devices.filter(d => d === device || live || has("picture", { room: shown.room, op, device: d }));
     const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
     const room = shown.room, beside = ctx.enter && all[room].every ? ctx.pictures.filter(p => p.every === all[room].every) : [];
-    put(bar, beside.length > 1 ? tabs(beside.map(p => [p.name, p.title, p.words]), room, ctx.enter, all[room].every) : null, !known.length ? null : h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
+    put(bar, beside.length > 1 ? tabs(beside.map(p => [p.name, p.title, p.words]), room, ctx.enter, all[room].every) : null, known.length < (ctx.bar ? 2 : 1) ? null : h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
       tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", title: tiles[rank - first] ?? null, disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
       more.map(([name, title, options, at, texts = options]) => h("label", {}, h("span", {}, title), h("select", { "aria-label": title, title: String(texts[at]) || null, disabled: !live && name !== "step", onchange: e => move(name, options[e.target.selectedIndex]) }, options.map((o, i) => h("option", { selected: i === at }, String(texts[i]) || "as chosen"))))),
       [action, ...actions].filter(a => a.length && live).map(a => h("button", { class: "btn", type: "button", "data-action": a[0], title: a[3] ?? null, onclick: () => act(a) }, running?.name === a[0] ? running.said : a[1])),
@@ -168,27 +195,36 @@ export function roomsView(ctx, picture) {
     scaled();
     return true;
   }
-  /** A picture has the width of its room; one that would be cut off below is smaller, as long as its words stay as large as they were drawn. */
+  /** A drawing that was made for these pixels stands as it is; any other has the width of its place, or is smaller where it would be cut off below, as long as its words stay as large as they were drawn. */
   function scaled() {
     picture.classList.toggle("zoomed", scale > 1);
-    const wide = picture.clientWidth, inside = getComputedStyle(picture).position === "absolute"; // a room alone is as high as what is in it
+    const wide = picture.clientWidth, inside = getComputedStyle(picture).position === "absolute"; // a picture alone is as high as what is in it
     for (const { box, resize } of [chart, lower].filter(c => c.box.isConnected)) {
       const rest = [...picture.children].reduce((sum, node) => sum + (node === box ? 0 : node.offsetHeight), 0), alone = !picture.querySelector(".drawn");
       resize(Math.floor(wide * scale), Math.floor((inside ? alone ? picture.clientHeight - rest : clamp(picture.clientHeight * 0.75, 240, 420) : 400) * scale));
     }
     picture.querySelectorAll(".drawn svg.pic").forEach(svg => {
-      const { width, height } = svg.viewBox.baseVal, rest = picture.scrollHeight - svg.clientHeight, least = Math.min(1, wide / width);
-      const fits = clamp((picture.clientHeight - rest) / height, least, wide / width);
-      svg.style.width = width && wide ? `${Math.floor(width * fits * scale)}px` : "";
+      const { width, height } = svg.viewBox.baseVal, rest = picture.scrollHeight - svg.clientHeight, made = svg.classList.contains("sized") && inside;
+      const least = made ? Math.min(0.72, wide / width) : Math.min(1, wide / width), fits = clamp((picture.clientHeight - rest) / height, least, made ? 1.25 : wide / width);
+      if (inside) { svg.style.maxWidth = "none"; svg.style.minWidth = "0"; } // an overview does not scroll; a picture alone does
+      svg.style.width = width && wide ? `${Math.floor(width * (made ? Math.min(fits, Math.max(wide / width, 0.72)) : fits) * scale)}px` : "";
     });
   }
-  new ResizeObserver(() => { if (shown && !shown.table) scaled(); }).observe(picture);
-  /** A room, or the `canvas` that is drawn in its place, as a file of its name; a chart over a drawing has buttons of its own. */
-  async function save(format, room, table, canvas) {
+  let resized = 0;
+  /** A drawing that was made for other pixels is made anew. */
+  function remade() {
+    clearTimeout(resized);
+    const away = [picture.parentNode.clientWidth, picture.parentNode.clientHeight].some((side, n) => Math.abs(side - drawnAt[n]) > 8);
+    if (away && ctx.host.alive && ctx.player && drawn.querySelector("svg.sized")) resized = setTimeout(() => { if (shown && picture.isConnected && !picture.hidden) show(shown.room, shown.table); }, 120);
+  }
+  new ResizeObserver(() => { if (shown && !shown.table) { scaled(); remade(); } }).observe(picture);
+  /** A picture as a file of its name: of a `wall`, which is painted, its points, or the drawing of it; a chart over a drawing has buttons of its own. */
+  async function save(format, room, table, wall) {
     const name = `ironworks-${room}.${format}`, svg = drawn.querySelector("svg.pic");
     try {
       if (format === "csv") kept(csv((await question(room, true)).data.table), name, "text/csv");
-      else if (canvas) kept(await bytes(canvas), name);
+      else if (wall && format === "png") kept(await bytes(wall.painted(2)), name);
+      else if (wall) { const { data } = await question(room, false), box = h("div", { hidden: true }); box.innerHTML = data.svg; picture.append(box); kept(standalone(box.firstChild), name, "image/svg+xml"); box.remove(); }
       else if (svg && drawn.isConnected) kept(format === "svg" ? standalone(svg) : await painted(svg), name, "image/svg+xml");
       else if (!await chart.save(format)) { ctx.say("Nothing is drawn here."); return; }
       ctx.say(`Saved ${name}.`);
@@ -197,8 +233,9 @@ export function roomsView(ctx, picture) {
   return {
     unfold,
     show, tableOf, zoom,
-    /** How what is shown can be saved: a table as CSV, a canvas as a picture of points too, a drawing in any way. */
-    saving: (room, table, canvas = null) => saving(table ? ["csv"] : canvas ? ["png", "csv"] : ["png", "svg", "csv"], format => save(format, room, table, canvas)),
+    /** How what is shown can be saved: a table as CSV, a picture in any way. */
+    saving: (room, table, wall = null) => saving([...table ? ["csv"] : ["png", "svg", "csv"], ...(!table && ctx.player?.plays ? ["webm", "zip"] : [])], format => ["webm", "zip"].includes(format) ? ctx.player.record(format) : save(format, room, table, wall)),
+    savesAs: save, player,
     /** The selection has changed. */
     light: () => { chart.light(); lower.light(); for (const one of [sides, matches]) if (one.box.isConnected) one.light(); },
     within: root => { chart.within(root); lower.within(root); },

@@ -1,13 +1,11 @@
-// What lies over the house for a moment: all keys, and the search for an operator.
+// What lies over the explorer for a moment: all keys, and what finds a picture, an operator or an action.
 import { h, put } from "./dom.js";
 
 const KEYS = [
-  ["[ ]", "stage before, after"], ["J K", "next operator, the one before"], ["Tab", "next control or pane"], ["↑ ↓", "scroll the pane; a line of a kernel's code"], ["Ctrl + Enter", "try an edited kernel"], ["Enter", "fold or unfold the graph"],
-  ["Z X", "zoom the wall, or the picture, in, out"], ["← →", "pan the wall"], ["1 to 8", "go to a knob; arrows change it"], ["Shift + arrows", "a knob's ends"], ["R", "the stage's next picture"], [", .", "a step of the picture, or a brick, back, on"], ["Shift + ← → ↑ ↓", "move the picked brick"], ["M", "measure what was planned"], ["E", "a larger picture"], ["N", "the picture's next symbol"], ["W", "why not: the next refused tile"],
-  ["P", "pin as A"], ["U", "undo; Shift U redo"], ["T", "table"], ["D", "diff"], ["L", "copy link"], ["S", "save a snapshot"], ["/", "find an operator"], ["G", "glossary: what a word means"], ["Esc", "clear the line, then the operator"], ["?", "this sheet"],
+  ["1 to 4", "Schedule, Tiles, Fusion, Control flow"], ["[ ]", "stage before, after"], ["R", "the stage's next picture"], ["J K", "next operator, the one before"], ["Space", "play, pause"], ["← →", "a step back, on"], [", .", "a step, or a task, back, on"], ["Shift + ← →", "pan; move a picked task"], ["Z X", "zoom in, out"],
+  ["A", "baseline over now"], ["B", "set the baseline"], ["M", "measure"], ["W", "what if: all other knobs"], ["N", "why not: the next refused tile"], ["G I C", "graph, inspector, code"], ["F", "full screen"], ["Ctrl + K or /", "find a picture, an operator, an action"],
+  ["U", "undo; Shift U redo"], ["T", "table"], ["D", "diff"], ["L", "copy a link"], ["S", "save a snapshot"], ["Ctrl + Enter", "try an edited kernel"], ["Tab", "next control"], ["↑ ↓", "scroll; a line of a kernel's code"], ["Esc", "close; then clear the selection"], ["?", "this sheet"],
 ];
-/** The keys that the status line shows. */
-export const HINTS = [["[ ]", "stage"], ["J K", "operator"], ["Tab", "next"], ["Z X", "zoom", "opt"], ["W", "why not"], ["P", "pin", "opt"], ["T", "table"], ["L", "copy link", "opt"], ["U", "undo"], ["?", "all keys"]];
 
 /** Open or close the sheet of all keys. */
 export function keySheet(house) {
@@ -16,22 +14,30 @@ export function keySheet(house) {
   else house.append(h("div", { class: "sheet", role: "dialog", "aria-label": "All keys" }, KEYS.map(([key, what]) => h("div", {}, what, h("kbd", {}, key)))));
 }
 
-/** Ask for an operator by its name or kind, and select it. */
-export function findSheet(house, operators, select) {
+const MOST = 200;
+
+/** Find among `items`, each [words, kind, act, other words that find it], and do one. */
+export function findSheet(house, items) {
   if (house.querySelector(".find")) return;
-  const list = h("div"), box = h("div", { class: "find", role: "dialog", "aria-label": "Find an operator" });
-  const close = () => { box.remove(); house.focus(); };
-  const show = () => {
-    const word = input.value.toLowerCase();
-    const hits = word ? operators().map((o, i) => [o, i]).filter(([o]) => `${o[0]} ${o[2]}`.toLowerCase().includes(word)).slice(0, 8) : [];
-    put(list, hits.map(([o, i]) => h("button", { type: "button", onclick: () => { close(); select(i); } }, `${o[1]}, ${o[2]}`)));
-  };
-  const keys = event => {
+  const list = h("div", { class: "list", role: "listbox", id: "iw-found", "aria-label": "Found" }), input = h("input", { "aria-label": "Find a picture, an operator, an action", placeholder: "Find a picture, an operator, an action", role: "combobox", "aria-expanded": "true", "aria-controls": "iw-found", oninput: () => { at = 0; show(); }, onkeydown: keys });
+  const box = h("div", { class: "find", role: "dialog", "aria-label": "Find" }, input, list), over = h("div", { class: "ov", onpointerdown: event => { if (event.target === over) close(); } }, box);
+  let hits = [], at = 0;
+  const close = () => { over.remove(); house.focus({ preventScroll: true }); };
+  const take = n => { const act = hits[n]?.[2]; close(); act?.(); };
+  function show() {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    hits = items.filter(([text, kind, , more = ""]) => words.every(word => `${text} ${kind} ${more}`.toLowerCase().includes(word))).slice(0, MOST);
+    at = Math.max(0, Math.min(at, hits.length - 1));
+    put(list, hits.length ? hits.map(([text, kind], n) => h("button", { type: "button", role: "option", tabindex: -1, "aria-selected": String(n === at), onclick: () => take(n) }, h("span", {}, text), h("small", {}, kind))) : h("p", {}, "Nothing has that name. Try “tile”, “MatMul” or “full screen”."));
+    list.children[at]?.scrollIntoView({ block: "nearest" });
+  }
+  function keys(event) {
     if (event.key === "Escape") close();
-    if (event.key === "Enter") list.querySelector("button")?.click();
-  };
-  const input = h("input", { "aria-label": "Find an operator", placeholder: "operator", oninput: show, onkeydown: keys });
-  box.append(input, list);
-  house.append(box);
+    else if (event.key === "Enter") take(at);
+    else if (event.key === "ArrowDown" || event.key === "ArrowUp") { at += event.key === "ArrowDown" ? 1 : -1; show(); } else return;
+    event.preventDefault(); event.stopPropagation();
+  }
+  house.append(over);
+  show();
   input.focus();
 }

@@ -3,7 +3,7 @@
 import { h, clamp } from "./dom.js";
 
 /** A bar over `picture` where it has marks with data-step, else null. The words of a step are the titles of its marks. */
-export function stepperBar(picture, noun = "step") {
+export function stepperBar(picture, noun = "step", moved = () => {}) {
   const marks = [...picture.querySelectorAll("[data-step]")].map(node => [Number(node.dataset.step), node]);
   if (!marks.length) return null;
   const scrub = picture.querySelector("[data-scrub]")?.dataset, names = new Map(marks.filter(([, node]) => node.dataset.name).map(([n, node]) => [n, node.dataset.name]));
@@ -23,6 +23,7 @@ export function stepperBar(picture, noun = "step") {
     count.textContent = names.get(now) ?? `${noun} ${now + 1} of ${last + 1}`;
     if (slider) { slider.value = now; slider.setAttribute("aria-valuetext", count.textContent); }
     words.textContent = said.join("; ");
+    moved(now);
     const span = opening ? null : marks.find(([n, node]) => n === now && node.dataset.span)?.[1].dataset.span;
     if (span) picture.dispatchEvent(new CustomEvent("span", { bubbles: true, detail: span.split(" ").map(Number) }));
   }
@@ -34,5 +35,5 @@ export function stepperBar(picture, noun = "step") {
   }
   for (const [n, node] of marks) node.addEventListener("click", () => go(n));
   go(first, !scrub, true);
-  return { bar, move: by => go(now + by), end: which => go(which < 0 ? 0 : last) };
+  return { bar, go, last, words: () => words.textContent, get now() { return now; }, text: n => names.get(n) ?? `${noun} ${n + 1} of ${last + 1}`, move: by => go(now + by), end: which => go(which < 0 ? 0 : last) };
 }

@@ -6,9 +6,9 @@ export function decodeWall(head, view) {
   // A copy of its own: a typed array needs an aligned start.
   const bytes = view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength), n = head.spans;
   const column = (Type, i) => new Type(bytes, 4 * n * i, n);
-  const call = column(Uint32Array, 0), start = column(Float32Array, 1), end = column(Float32Array, 2), bricks = column(Uint32Array, 3), spans = new Map();
-  for (let i = 0; i < n; i++) spans.set(call[i], { start: start[i], end: end[i], bricks: bricks[i] });
-  const base = columns(head.slice, bytes, 16 * n);
+  const call = column(Uint32Array, 0), start = column(Float32Array, 1), end = column(Float32Array, 2), busy = column(Float32Array, 3), bricks = column(Uint32Array, 4), spans = new Map();
+  for (let i = 0; i < n; i++) spans.set(call[i], { start: start[i], end: end[i], busy: busy[i], bricks: bricks[i] });
+  const base = columns(head.slice, bytes, 20 * n);
   return { ...head, n: head.bricks, spans, base, near: null, asked: null, lanes: base.lanes, group: base.group };
 }
 

@@ -45,6 +45,13 @@ LIGHT: dict[str, str] = {
     "v1": "#c9bbe4",
     "v2": "#7f66b8",
     "v3": "#4a3184",
+    "bar": "#171b1f",
+    "idle": "#838c94",
+    "halo": "rgba(0,0,0,0)",
+    "w0": "#171b1f",
+    "w1": "#171b1f",
+    "w2": "#ffffff",
+    "w3": "#ffffff",
 }
 DARK: dict[str, str] = {
     "app": "#0f1214",
@@ -83,6 +90,13 @@ DARK: dict[str, str] = {
     "v1": "#5f4f8c",
     "v2": "#a78fe0",
     "v3": "#ddd0fa",
+    "bar": "#b9c1c8",
+    "idle": "#78838c",
+    "halo": "#15191c",
+    "w0": "#eceff1",
+    "w1": "#eceff1",
+    "w2": "#0f1214",
+    "w3": "#0f1214",
 }
 EITHER: dict[str, str] = LIGHT | {  # on no ground of its own: for charts that a page frames
     "app": "rgba(0,0,0,0)",
@@ -147,13 +161,17 @@ HATCHES: dict[str, Hatch] = {
     "f-layout": Hatch(5, "f-layout", lines=((1.25, 0, 1.25, 5), (3.75, 0, 3.75, 5))),
     "f-control-flow": Hatch(5, "f-control-flow", lines=((0, 5, 5, 0), (0, 0, 5, 5))),
     "f-library-call": Hatch(5, "f-library-call", "hatch2", 1.6, lines=_FALLING),
-    "g-imbalance": Hatch(6, ink="ink3", alpha=1, dots=((1.5, 1.5, 0.7),)),
-    "g-tail": Hatch(9, ink="ink3", alpha=1, lines=((1, 2.5, 4, 2.5), (5.5, 7, 8.5, 7))),
-    "g-dependency": Hatch(5, ink="ink3", width=0.7, alpha=1, lines=_FALLING),
-    "g-barrier": Hatch(3, ink="ink2", width=0.8, alpha=1, lines=((0, 3, 3, 0),)),
-    "g-launch": Hatch(4, ink="ink2", width=0.8, alpha=1, lines=((2, 0, 2, 4),)),
-    "g-preempted": Hatch(6, ink="ink2", width=0.9, alpha=1, lines=((1, 1, 4, 4), (4, 1, 1, 4))),
-    "g-library": Hatch(4, ink="ink3", width=0.8, alpha=1, lines=((0, 2, 4, 2),)),
+    "g-imbalance": Hatch(8, ink="idle", alpha=1, dots=((2, 2, 0.9), (6, 6, 0.9))),
+    "g-tail": Hatch(8, ink="idle", alpha=1, lines=((1, 4, 5, 4),)),
+    "g-dependency": Hatch(
+        8, ink="idle", alpha=1, lines=((0, 8, 8, 0), (-2, 2, 2, -2), (6, 10, 10, 6))
+    ),
+    "g-barrier": Hatch(
+        6, ink="bar", width=1.5, alpha=0.7, lines=((0, 0, 6, 6), (-3, 3, 3, 9), (3, -3, 9, 3))
+    ),
+    "g-launch": Hatch(8, ink="idle", alpha=1, lines=((1.5, 0, 1.5, 8), (5.5, 0, 5.5, 8))),
+    "g-preempted": Hatch(8, ink="idle", alpha=1, lines=((2, 2, 6, 6), (6, 2, 2, 6))),
+    "g-library": Hatch(8, ink="idle", alpha=1, lines=((0, 2, 8, 2), (0, 6, 8, 6))),
     "t2": Hatch(4, "t2", "pane", 0.9, 1, lines=((0, 4, 4, 0),)),
     "t3": Hatch(4, "t3", "pane", 1, 1, lines=((2, 0, 2, 4),)),
     "pad": Hatch(

@@ -184,7 +184,11 @@ def program_parts(house: House) -> dict[str, Part]:
     calls = {call.name: i for i, call in enumerate(house.calls)}
     shown = sum(bool(o.calls) for o in house.operators)
     return {
-        "bar": {"name": c.model.name, "parts": _about(c, house.operators)},
+        "bar": {
+            "name": c.model.name,
+            "parts": _about(c, house.operators),
+            "unit": unit_word(c.device.name),
+        },
         "stages": [asdict(cell) for cell in stage_strip.data(c)],
         "steps": [s.name for s in c.snapshots],
         "operators": [

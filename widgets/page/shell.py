@@ -113,6 +113,7 @@ class House(Asked, SharedTraits):
     wall_measured = traitlets.Bytes(b"").tag(sync=True)
     wall_recorded = traitlets.Bytes(b"").tag(sync=True)
     wall_more = traitlets.Bytes(b"").tag(sync=True)
+    wall_base = traitlets.Bytes(b"").tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
     locals().update({name: _part() for name in (*JSON_PARTS, *FIXED_PARTS)})
 

@@ -19,7 +19,7 @@ VIEW_BYTES = 1_000_000  # of all walls of one view
 SLICE_BYTES = 380_000  # of one of them
 MOST_WAITS = 1000
 MOST_SPANS = 4000
-GAP, WAIT, SPAN = 13, 24, 16  # bytes of one
+GAP, WAIT, SPAN = 13, 24, 20  # bytes of one
 WIDEST = 1 << 16  # pixels
 MOST_LANES = 160
 
@@ -172,19 +172,20 @@ def _gaps(rows: WallRows, view: Window, group: int, room: int) -> tuple[NDArray[
 
 
 def spans(rows: WallRows, most: int = MOST_SPANS) -> tuple[int, bytes]:
-    """Return the first start, the last end and the tasks of each call, or of the `most` calls that
-    take longest.
+    """Return the first start, the last end, the time and the number of the tasks of each call, or
+    of the `most` calls that take longest.
     """
     size = len(rows.calls)
     bricks = np.bincount(rows.call, minlength=size)
+    busy = np.bincount(rows.call, weights=rows.end - rows.start, minlength=size)
     start, end = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(start, rows.call, rows.start)
     np.maximum.at(end, rows.call, rows.end)
     there = np.flatnonzero(bricks)
     if len(there) > most:
         there = there[np.argsort(start[there] - end[there])[:most]]
-    columns = (_whole(there), _times(start[there]), _times(end[there]), _whole(bricks[there]))
-    return len(there), b"".join(columns)
+    times = (_times(column[there]) for column in (start, end, busy))
+    return len(there), b"".join((_whole(there), *times, _whole(bricks[there])))
 
 
 def packed(source: Source, budget: int = SLICE_BYTES) -> tuple[dict[str, Any], bytes]:

@@ -85,7 +85,7 @@ def _stations(
         return [*found, ("no kernel", operator.dropped, False, "")]
     members, names = len(binding.origin), house.other_names(binding.name)
     if members > 1:
-        found.append(("welded", f"{members} operators in one", True, names))
+        found.append(("fused", count_text(members, "operator"), True, names))
     if tile:
         found.append(("tile", tile, False, ""))
     if isinstance(binding.expr, KernelCall):
@@ -93,7 +93,7 @@ def _stations(
     bricks = _bricks(walls.planned, operator.calls)
     if bricks:
         tasks = sum(last - first + 1 for _, first, last in bricks)
-        found.append(("rTasks", f"{tasks} in {count_text(len(bricks), 'chunk')}", False, ""))
+        found.append(("tasks", count_text(tasks, "task"), False, ""))
     buffer = _buffers(house, plan).named.get(binding.vars[0].name) if plan else None
     if buffer is not None:
         at = f"{size_text(buffer.bytes)} at {size_text(buffer.offset)}"

@@ -138,6 +138,7 @@ class Session:
         self.focus = kept.op
         self.revision = 0
         self.behind: Shown | None = None
+        self._base: Shown | None = None
         with rare_collections():
             self._show(first)
 
@@ -237,11 +238,12 @@ class Session:
         """Every JSON part of the house."""
         with rare_collections():
             found = self.house.parts
+        base, _ = self._base_wall()
         return {
             **found,
             "stages": ended.marked(found["stages"], self.now.ended),
             "knobs": knob_parts(self.knobs()),
-            "walls": self.shown.views.packed[0],
+            "walls": {**self.shown.views.packed[0], **({"wall_base": base} if base else {})},
             "verdict": self.verdict(),
             "history": self.history(),
             "undo": self.steps.words,
@@ -253,7 +255,19 @@ class Session:
 
     def buffers(self) -> dict[str, bytes]:
         """Every binary part."""
-        return self.shown.views.packed[1]
+        return {**self.shown.views.packed[1], "wall_base": self._base_wall()[1]}
+
+    def _base_wall(self) -> tuple[dict[str, Any], bytes]:
+        """The baseline's wall, where that is another setting of the same sizes and device."""
+        now, base = self.now, self.pinned
+        if self.behind is None and now == base:
+            self._base = self.shown
+        device, sizes = base.compiled.device.name, base.sizes
+        if now == base or sizes != now.sizes or device != now.compiled.device.name:
+            return {}, b""
+        if self._base is None or self._base.setting != base:
+            self._base = shown(base, more=False)
+        return self._base.views.as_base
 
     def knobs(self) -> tuple[Knob, ...]:
         """The knobs at their present values."""

@@ -25,7 +25,7 @@ MOST_MOVES = 256
 MOST_EDITS, LONGEST_SOURCE = 16, 60_000  # of kernels whose source was edited, and of one of them
 CHOICES: dict[str, tuple[str, ...]] = {
     "stage": tuple(s.name for s in Stage),
-    "wall": ("both", "planned", "measured", "recorded"),
+    "wall": ("", "both", "planned", "measured", "recorded", "more"),
     "language": ("numba", "llvm", "assembly"),
     "tab": ("g", "p", "s"),
     "inspector": ("tile", "fusion", "placement", "shape", "memory", "rewrites"),
@@ -46,7 +46,7 @@ class State:
     digest: str = ""
     op: str = ""
     stage: str = "RAMMED"
-    wall: str = "both"
+    wall: str = ""
     language: str = "numba"
     tab: str = "p"
     inspector: str = "tile"

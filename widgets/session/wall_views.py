@@ -20,7 +20,7 @@ from widgets.rammer.wall_table import Times, compared_words, twins_us
 from widgets.session.questions import check_question
 
 MOST_WAITING = 64  # units whose waits are told: those of a data sheet's are millions
-WALLS = ("wall_planned", "wall_measured", "wall_recorded", "wall_more")
+WALLS = ("wall_planned", "wall_measured", "wall_recorded", "wall_more", "wall_base")
 MORE_BYTES = 60_000  # of the wall on other units, which is never looked at from nearer
 
 
@@ -82,6 +82,17 @@ class WallViews:
             if found is not None and name in heads:
                 heads[name]["compared"] = compared_words(found)
         return heads, bodies
+
+    @cached_property
+    def as_base(self) -> tuple[dict[str, Any], bytes]:
+        """The wall that others are compared with: what was measured, else what is planned, with the
+        names and families of its own calls.
+        """
+        rows = self.walls.measured or self.walls.planned
+        if rows is None:
+            return {}, b""
+        head, body = wall_slices.packed(Source(rows, lanes=self._lanes(rows)), MORE_BYTES)
+        return {**head, "calls": [[c.label, c.family] for c in rows.calls]}, body
 
     def slice(self, wall: str, **view: Any) -> Binary:
         """A part of a wall; raises BadOption for a wall or a window that there is not."""
