@@ -1,4 +1,4 @@
-"""Roller's and Grinder's pictures of several models: nothing overlaps or is cut, at three sizes."""
+"""Roller's and Grinder's pictures of several models: nothing overlaps or is cut, at every size of a pane."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import explorer
 import explorer.np as enp
 from tests.frontends.models import DATA
 from tests.runtime.test_decided import collatz
-from tests.widgets.drawn_geometry import SIZES, problems
+from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from widgets.model.on_show import View
 from widgets.rooms import gallery
 from widgets.session.answers import Seen
@@ -21,6 +21,7 @@ from widgets.session.asked.clocks import time_shown
 from widgets.session.session import Session
 
 OF_TILES = ("roller", "memory_lines", "staircase")
+PANES = ((918, 350), (660, 300), (380, 300))  # beside drawers, over code
 PICTURES = (*OF_TILES, "grinder", "crossing", "iterations")
 tensor = explorer.tensor
 
@@ -66,7 +67,7 @@ def session_of(model: str) -> Session:
     return MODELS[model]()
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", (*ALL_SIZES, *PANES))
 @pytest.mark.parametrize("model", MODELS)
 def test_no_word_is_cut_or_covered(model: str, size: tuple[int, int]) -> None:
     session = session_of(model)

@@ -56,13 +56,13 @@ class Layout:
 def layout_of(rows: IterationRows, wide: float, high: float) -> Layout:
     """The times take a fifth, the lanes what they need, and the uTasks the rest."""
     count = min(rows.walls.lanes, MOST_LANES)
-    top, tall = 36.0, max(40.0, high * 0.14)
+    top, tall = 30.0, max(28.0, high * 0.14)
     lanes = top + tall + 64
     pitch = min(28.0, max(LEAST_ROW, (high - lanes - 172) / count))
     count = max(1, min(count, int((high - lanes - 122) / pitch)))
     first = lanes + count * pitch + 84
-    fit_ = max(1, int((high - first) / NODE))
-    nodes = len(rows.nodes) if len(rows.nodes) <= fit_ else max(1, fit_ - 1)
+    room = int((high - first) / NODE)
+    nodes = len(rows.nodes) if len(rows.nodes) <= room else max(0, room - 1)
     return Layout(wide, high, top, top + tall, lanes, pitch, count, first, nodes)
 
 
@@ -105,14 +105,15 @@ def figure(rows: IterationRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
         span = (shown.begin_us, shown.begin_us + shown.us)
         body = _ground(rows, at, n) + group
         marks.append(stepped(body, n, _said(rows, shown), shown.name, span))
-    marks.append(label(0, at.first - 22, "uTasks of the loop", "big"))
-    name = text_width("uTasks of the loop", 16) * BOLD + 8
-    marks.append(label(name, at.first - 22, "lit: ran in this iteration", "q"))
-    for i, node in enumerate(nodes):
-        marks += _node(rows, node, at.first + NODE * i, wide)
-    if len(rows.nodes) > len(nodes):
-        rest = f"and {len(rows.nodes) - len(nodes)} more, in the table"
-        marks.append(label(0, at.first + NODE * len(nodes), rest, "q"))
+    if nodes:
+        marks.append(label(0, at.first - 22, "uTasks of the loop", "big"))
+        name = text_width("uTasks of the loop", 16) * BOLD + 8
+        marks.append(label(name, at.first - 22, "lit: ran in this iteration", "q"))
+        for i, node in enumerate(nodes):
+            marks += _node(rows, node, at.first + NODE * i, wide)
+        if len(rows.nodes) > len(nodes):
+            rest = f"and {len(rows.nodes) - len(nodes)} more, in the table"
+            marks.append(label(0, at.first + NODE * len(nodes), rest, "q"))
     return Svg(wide, high, "".join(marks), f"Iterations. {caption(rows)}", px=PX)
 
 

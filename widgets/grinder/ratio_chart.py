@@ -56,19 +56,23 @@ def ratios(
     high: float,
 ) -> Iterator[str]:
     """The chart; under it what is `told` of each schedule, and `notes`, as far as there is room."""
-    key = list(_key(rows, told, notes, wide, high * 0.5))
-    below = LINE * len(key) + 8
+    low_page = high < 330
+    key = [] if low_page else list(_key(rows, told, notes, wide, high - 240))
+    flowing = _flowing(told[: len(rows.ways)], wide) if not key else []
+    below = LINE * (len(key) or 1 + max((row for _, row, _ in flowing), default=0)) + 8
     host = next((w.times_us for w in rows.ways if w.label == HOST), rows.ways[0].times_us)
     lines = [[(n, us / h) for n, us, h in zip(rows.counts, w.times_us, host) if n and us > 0 < h]
              for w in rows.ways]  # fmt: skip
     values = [1.0, *(r for line in lines for _, r in line), *(r for _, r, *_ in timed(rows))]
     low = max(1 / WIDEST, min(0.5, min(values) / 1.3))
     most = min(WIDEST, max(2.0, max(values) * 1.3))
-    scales = Scales(AXIS + 16, wide - 24, 52.0, high - below - 78, low, most)
+    top = 28.0 if low_page else 52.0
+    scales = Scales(AXIS + 16, wide - 24, top, high - below - 78, low, most)
     yield f'<g data-scrub="iterations" data-first="{rows.first}"></g>'
     yield label(0, 16, "Time over that on the host", "big")
     said = "below 1× a schedule takes less; predicted" + ", filled: measured" * bool(rows.timed)
-    yield label(0, 36, fit(said, wide, PX))
+    if not low_page:
+        yield label(0, 36, fit(said, wide, PX))
     yield from _axes(scales, wide)
     for n, line in enumerate(lines):
         if line:
@@ -79,6 +83,9 @@ def ratios(
     for n in range(len(rows.counts)):
         yield _step(rows, n, lines, scales)
     y = high - below + 18
+    for x, row, (n, name) in flowing:
+        yield _sample(n, y + LINE * row, x)
+        yield label(x + 42, y + LINE * row, name, "i")
     for k, (sample, text, style) in enumerate(key):
         if sample >= 0:
             yield _sample(sample, y + LINE * k)
@@ -114,8 +121,13 @@ def _key(
 
 def _axes(s: Scales, wide: float) -> Iterator[str]:
     yield rect(s.left, s.top, s.right - s.left, s.foot - s.top, "var(--app)")
+    before = s.foot + 40
     for ratio in _ticks(s.low, s.high):
         y = s.y(ratio)
+        near_one = ratio != 1 and abs(y - s.y(1)) < LINE
+        if before - y < LINE or near_one:
+            continue
+        before = y
         if ratio != 1:
             yield path(f"M{s.left:g} {y:.1f}H{s.right:g}", "var(--line2)")
         yield label(s.left - 22, y + 4.5, f"{ratio:g}×", "i w" if ratio == 1 else "i", anchor="end")
@@ -147,10 +159,25 @@ def _line(n: int, line: Sequence[tuple[int, float]], s: Scales) -> str:
     return path(d, "var(--ink)", extra + (f' stroke-dasharray="{dash}"' if dash else ""))
 
 
-def _sample(n: int, y: float) -> str:
+def _flowing(
+    told: Sequence[tuple[str, str]], wide: float
+) -> list[tuple[float, int, tuple[int, str]]]:
+    """The names of the schedules one after the other: where each is, in which line."""
+    found, x, line = [], 0.0, 0
+    for n, (name, _) in enumerate(told):
+        name = fit(name, wide - 60, PX)
+        room = text_width(name, PX) + 60
+        if x and x + room > wide:
+            x, line = 0.0, line + 1
+        found.append((x, line, (n, name)))
+        x += room
+    return [f for f in found if f[1] < 3]
+
+
+def _sample(n: int, y: float, x: float = 0.0) -> str:
     dash, width = LOOKS[min(n, len(LOOKS) - 1)]
     extra = f'stroke-width="{width}"' + (f' stroke-dasharray="{dash}"' if dash else "")
-    return path(f"M2 {y - 4.5:g}h34", "var(--ink)", extra)
+    return path(f"M{x + 2:g} {y - 4.5:g}h34", "var(--ink)", extra)
 
 
 def _crossings(rows: CrossingRows, s: Scales) -> Iterator[str]:

@@ -33,12 +33,12 @@ def figure(rows: TreeRows, size: tuple[int, int] = (WIDTH, HEIGHT), selected: st
     """The tree from the host down; where there is little width, an indented list."""
     wide, high = size
     title = f"uTask tree of {len(rows.rows)} tasks"
-    if wide < NARROW:
+    tree = folded(rows.tree, lambda t: fits(t, wide, high), selected)
+    if wide < NARROW or not fits(tree, wide, high):
         most = int((high - FOOT) / LINE)
         tree = folded(rows.tree, lambda t: len([*islice(every(t), most + 1)]) <= most, selected)
         body = "".join(_list(tree, rows.lanes, wide, high))
         return Svg(wide, high, body, title, selected, px=PX)
-    tree = folded(rows.tree, lambda t: fits(t, wide, high), selected)
     plan = Places(tree, wide, high)
     body = "".join([*_lanes(plan, rows.lanes), *_edges(plan), *_boxes(plan)])
     return Svg(wide, high, body, title, selected, px=PX)

@@ -47,7 +47,7 @@ def choices(rows: StaircaseRows, x: float, y: float, wide: float, high: float) -
         words = f'data-rank="{n}" tabindex="0" role="button" aria-label="tile {n + 1}"'
         yield lit_by(body, "choice now" if n == rows.rank else "choice", words)
         at += ROW + LINE * (len(lines) - 1)
-    if len(shown) < len(rows.choices):
+    if len(shown) < len(rows.choices) and at + 16 <= y + high:
         rest = count_text(len(rows.choices) - len(shown), "tile")
         yield label(x, at + 12, f"and {rest} more, in the table", "q")
 

@@ -11,6 +11,7 @@ from widgets.draw.svg import fit, label, path, rect, text_width, wrapped
 from widgets.draw.table import size_text
 from widgets.roller.panel_frames import Frame, Operand
 
+LOW = 116.0  # pixels that the words of a panel in a row need
 PX, BOLD, NARROW = 13, 1.07, 640  # of type; a page of fewer pixels has one panel a row
 GAP, LETTER, LEAST = 8.0, 20.0, 14.0  # between operands; under one; the least side of one
 HEAD, FOOT = 32.0, 52.0  # of a panel: its name; its capacity
@@ -72,8 +73,14 @@ def _below(frames: Sequence[Frame], wide: float, high: float, fill: str) -> list
         room = Spot(1, y + 4, left, each - 16)
         spots = _spots(f, room)
         marks += [*_operands(f, n, spots, fill), *_letters(f, spots, room)]
-        marks += [label(x, y + 18, f.name, "big"), label(x, y + 38, f.note)]
-        marks += _capacity(f, n, x, y + 50, wide - x - 1, below=True)
+        marks.append(label(x, y + 18, f.name, "big"))
+        beside = x + text_width(f.name, 16) * BOLD + 8
+        if each >= LOW:
+            marks.append(label(x, y + 38, f.note))
+        elif text_width(f.note, PX) <= wide - beside:
+            marks.append(label(beside, y + 18, f.note))
+        bar = y + (50 if each >= LOW else 26)
+        marks += _capacity(f, n, x, bar, wide - x - 1, below=each >= LOW - 20)
         if f.moved and each >= 160:
             told = f"{size_text(f.moved_bytes)} {f.moved} ↓"
             marks.append(lit_by(label(x, y + 136, told, "i"), f"moved{n}"))
@@ -99,9 +106,11 @@ def _zoom(tile: Spot, whole: Spot) -> str:
 
 
 def _capacity(
-    f: Frame, n: int, x: float, y: float, wide: float, *, below: bool = False
+    f: Frame, n: int, x: float, y: float, wide: float, *, below: bool | None = None
 ) -> Iterator[str]:
-    """A bar of the room that is taken, in words, and the shape of what takes it."""
+    """A bar of the room that is taken, in words, and the shape of what takes it: under the words
+    where that is `below`, beside them for None.
+    """
     words, room = room_words(f.room), f.room
     marks = [rect(x, y, wide, 8, "none", 'stroke="var(--edge)"', title=words)]
     if room.capacity:
@@ -112,7 +121,7 @@ def _capacity(
     rest = wide - text_width(words, PX) - 12
     if below:
         marks.append(label(x, y + 26 + 18 * len(lines), fit(f.shape, wide, PX), "q", title=f.shape))
-    elif text_width(f.shape, PX) <= rest:
+    elif below is None and text_width(f.shape, PX) <= rest:
         marks.append(label(x + wide, y + 24, f.shape, "q", anchor="end"))
     yield lit_by("".join(marks), f"cap{n}")
 
@@ -196,16 +205,24 @@ def _cell_room(f: Frame, wide: float, high: float) -> tuple[float, float]:
 
 
 def _plain_spots(f: Frame, room: Spot) -> tuple[Spot, ...]:
-    """The inputs below each other at the left, the output at the right."""
+    """The inputs at the left, below each other where there is room, the output at the right."""
     inputs, count = f.operands[:-1], max(1, len(f.operands) - 1)
-    wide = (room.wide - 2 * GAP) / 2
-    each = room.high / count
+    beside = room.high / count < 48
+    columns = (count if beside else 1) + 1 if inputs else 1
+    wide = (room.wide - 2 * GAP * (columns - 1)) / columns
+    tall = room.high - LETTER if beside else room.high / count - LETTER
     spots = [
-        _within(o, Spot(room.x, room.y + n * each, wide, each - LETTER))
+        _within(
+            o,
+            Spot(
+                room.x + n * (wide + 2 * GAP) * beside,
+                room.y + n * (tall + LETTER) * (not beside),
+                wide,
+                tall,
+            ),
+        )
         for n, o in enumerate(inputs)
     ]
-    if not inputs:
-        wide = room.wide
     out = Spot(room.right - wide, room.y, wide, room.high - LETTER)
     return (*spots, _within(f.operands[-1], out))
 
@@ -232,7 +249,8 @@ def _letters(f: Frame, spots: Sequence[Spot], room: Spot) -> Iterator[str]:
             yield rect(x - (12 if anchor == "end" else 6), y - 11, 12, 13, "var(--pane)")
             yield label(x, y, o.letter, "w i", anchor=anchor, title=f"{o.letter}: {o.tensor}")
         return
-    half = (room.wide - 2 * GAP) / 2 if len(spots) > 1 else room.wide
+    count = len(spots) if len({s.x for s in spots}) == len(spots) else 2
+    half = (room.wide - 2 * GAP * (count - 1)) / count
     for o, spot in zip(f.operands, spots, strict=True):
         text = o.tensor + (f" × {o.others}" if o.others else "")
         shown = text if text_width(text, PX) * BOLD <= half else fit(o.tensor, half / BOLD, PX)

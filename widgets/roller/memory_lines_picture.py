@@ -102,7 +102,7 @@ def _tensor(t: DataTile, at: tuple[float, float], room: float, tall: float) -> I
     head = text_width(name, PX) * BOLD + 8
     yield label(x, y + 13, name, "w i", title=t.tensor)
     yield label(x + head, y + 13, fit(size, room - head, PX), title=size)
-    lines = wrapped(words(t), room, PX)
+    lines = wrapped(words(t), room / BOLD, PX)
     under = 17 * len(lines) + 6
     rows = max(1, min(t.plane.tall, int((tall - 24 - under) / 7)))
     cell = min(MOST_CELL, max(5.0, (tall - 24 - under) / rows))

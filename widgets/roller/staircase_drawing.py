@@ -42,10 +42,12 @@ def construction(rows: StaircaseRows, wide: float, high: float) -> Iterator[str]
     each = (wide - AXIS - 8) / len(steps)
     xs = {s.number: AXIS + each * (n + 0.5) for n, s in enumerate(steps)}
     top, foot = 92.0, high - 44
-    middle = top + (foot - top) * 0.62
+    both = foot - top > 170
+    middle = top + (foot - top) * 0.62 if both else foot + 28
     yield from _levels(steps, xs, each, (top, foot))
     yield from _rooms(steps, xs, (top + 12, middle - 34), wide, rows)
-    yield from _times(steps, xs, each, (middle + 14, foot), wide)
+    if both:
+        yield from _times(steps, xs, each, (middle + 14, foot), wide)
     yield from _names(steps, xs, each, foot)
     yield label(AXIS, high - 8, _axis_title(rows, steps, wide - AXIS), "q")
 
@@ -124,8 +126,12 @@ def _rooms(
         return foot - min(1.0, at) * (foot - top)
 
     yield label(0, top - 30, "room taken, of the tightest limit", "q")
-    for power in range(ceil(low), floor(high) + 1):
+    before = foot + 40
+    for power in (p for p in range(floor(high), ceil(low) - 1, -1)):
         share = 10.0**power
+        if y(share) - before < 18 and before <= foot:
+            continue
+        before = y(share)
         yield path(f"M{AXIS} {y(share):.1f}H{wide:g}", "var(--line2)")
         yield label(AXIS - 6, y(share) + 4.5, _percent(share), "i", anchor="end")
     yield path(f"M{AXIS} {y(1):.1f}H{wide:g}", "var(--bad)", 'stroke-dasharray="6 4"')
@@ -188,8 +194,9 @@ def _times(
         said = f"{s.tile}: loading takes {s.ratio:.2g} times as long as computing"
         bar = rect(x, foot - tall, each * 0.72, tall, ink, 'stroke="var(--ink2)"', title=said)
         yield lit_by(bar, "memory" if bound else "compute")
+    step = 1 if (foot - top) / most >= 18 else 4
     for ratio in (0, 1, 2, 3, 4):
-        if ratio <= most:
+        if ratio <= most and ratio % step == 0:
             yield label(AXIS - 6, y(ratio) + 4.5, f"{ratio}×" if ratio else "0", "i", anchor="end")
     yield path(f"M{AXIS} {y(1):.1f}H{wide:g}", "var(--bad)", 'stroke-dasharray="6 4"')
     yield path(f"M{AXIS} {foot:.1f}H{wide:g}", "var(--ink2)")

@@ -63,9 +63,9 @@ def figure(rows: StaircaseRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
     """
     wide, high = size
     if wide < BESIDE:
-        low = high * 0.42
-        marks = [*construction(rows, wide, high - low - 12)]
-        marks += choices(rows, 0, high - low, wide, low)
+        low = high * 0.42 if high >= 420 else 0.0
+        marks = [*construction(rows, wide, high - low - 12 * (low > 0))]
+        marks += choices(rows, 0, high - low, wide, low) if low else []
     else:
         left = wide * 0.6
         marks = [*construction(rows, left - 24, high)]

@@ -81,7 +81,8 @@ def figure(rows: PanelRows, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Svg:
         lines = wrapped("No tile of this kernel fits this device.", wide - 16, PX)
         marks = [label(8, 24 + 20 * n, line, "i") for n, line in enumerate(lines)]
         return Svg(wide, high, "".join(marks), title, px=PX)
-    low = 0.0 if wide < NARROW else min(max(LEAST_BELOW, high * 0.44), high - 200.0)
+    low = min(max(LEAST_BELOW, high * 0.44), high - 200.0) if wide >= NARROW else 0.0
+    low = low if low >= LEAST_BELOW * 0.8 else 0.0
     fill = f"url(#p-{family_token(rows.family or 'matmul')})"
     marks = panels(rows.frames, wide, high - low, fill)
     if low:
