@@ -7,7 +7,7 @@ from itertools import groupby
 from math import ceil, floor, log10
 
 from widgets.draw.see import lit_by
-from widgets.draw.svg import cross, label, path, rect, text_width
+from widgets.draw.svg import cross, fit, label, path, rect, text_width
 from widgets.roller.staircase import StaircaseRows, StepRow, sentence
 
 PX, AXIS, STATE = 13, 52.0, 17.0  # of type; room for ticks; the least of a state
@@ -54,11 +54,12 @@ def construction(rows: StaircaseRows, wide: float, high: float) -> Iterator[str]
 
 def _axis_title(rows: StaircaseRows, steps: Sequence[StepRow], room: float) -> str:
     rest = len(rows.steps) - len(steps)
-    title = "tiles in the order of the search, by the axis that was enlarged"
     more = f"; {rest} more in the table" if rest else ""
-    if text_width(title + more, PX) <= room:
-        return title + more
-    return f"tiles, by the axis enlarged{more}"
+    long = "tiles in the order of the search, by the axis that was enlarged"
+    for title in (long + more, f"tiles, by the axis enlarged{more}", "tiles, by the axis enlarged"):
+        if text_width(title, PX) <= room:
+            return title
+    return fit("tiles, by axis", room, PX)
 
 
 def _legend(steps: Sequence[StepRow], wide: float) -> Iterator[str]:
