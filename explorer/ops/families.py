@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from explorer.ir.affine import Affine
+from explorer.ir.by_identity import by_identity
 from explorer.ir.kernel import Apply, Compute, Kernel, Read, reads
 from explorer.ir.shapes.dims import Dim
 
@@ -19,6 +20,7 @@ FAMILIES = (
 )
 
 
+@by_identity
 def kernel_family(kernel: Kernel) -> str:
     """One of `FAMILIES`."""
     found = {_compute(c) for c in kernel.computes}
