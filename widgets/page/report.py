@@ -24,7 +24,7 @@ from widgets.session.timing.jobs import error_parts
 
 LANGUAGES = ("numba", "llvm", "assembly")
 HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's
-MOST_KERNELS = 100  # with LLVM IR, assembly and pictures of each, the heaviest; chosen
+MOST_KERNELS = 64  # with LLVM IR, assembly and pictures of each, the heaviest; chosen
 MOST_AROUND = 256  # source operators that each get a picture of the program around them; chosen
 
 

@@ -56,8 +56,7 @@ def window(s: OnShow, op: str, most: int) -> GraphWindow:
     graph = s.now.compiled.program.decisions.tile_graph
     groups = graph.groups if graph else ()
     program = view.before_welding(s.now.compiled)
-    alias = _aliases(program)
-    reads = _reads(program, groups, alias)
+    alias, reads = s.house.kept("reads of groups", (), lambda: _aliases_and_reads(program, groups))
     first = next((g for g in groups if op and op in g.origin), None)
     first = first or max(groups, key=lambda g: g.bytes_before - g.bytes_after, default=None)
     if first is None:
@@ -86,22 +85,26 @@ def _aliases(program: Program) -> dict[str, str]:
     return found
 
 
-def _reads(
-    program: Program, groups: Sequence[FusionGroup], alias: dict[str, str]
-) -> list[set[int]]:
-    """Of each group those that it reads from."""
+def _aliases_and_reads(
+    program: Program, groups: Sequence[FusionGroup]
+) -> tuple[dict[str, str], list[set[int]]]:
+    """What views show, and of each group those that it reads from."""
+    alias = _aliases(program)
     home = {m: n for n, g in enumerate(groups) for m in g.members}
     found: list[set[int]] = [set() for _ in groups]
     for _, b in program.bindings():
         if b.name in home:
             made = {home.get(alias.get(v.name, v.name), -1) for v in b.reads}
             found[home[b.name]] |= made - {-1, home[b.name]}
-    return found
+    return alias, found
 
 
 def _nearest(at: int, reads: Sequence[Collection[int]], most: int, count: int) -> set[int]:
     """The groups next to one, by edges, then by their place in the program."""
-    readers = [{n for n, r in enumerate(reads) if m in r} for m in range(count)]
+    readers: list[set[int]] = [set() for _ in range(count)]
+    for n, mine in enumerate(reads):
+        for m in mine:
+            readers[m].add(n)
     distance, front = {at: 0}, [at]
     while front:
         n = front.pop(0)
