@@ -1,4 +1,4 @@
-"""Roller's and Grinder's pictures of several models: nothing overlaps or is cut, at every size of a pane."""
+"""Roller's and Grinder's pictures of several models: nothing overlaps or is cut at any size."""
 
 from __future__ import annotations
 

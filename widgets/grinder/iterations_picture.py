@@ -192,7 +192,7 @@ def _axis(rows: IterationRows, at: Layout, widest: float) -> Iterator[str]:
     told = "time in the iteration; filled: a task, measured; hatched: idle, by its cause"
     if text_width(told, PX) > at.wide - AXIS:
         told = "filled: a task, measured; hatched: idle"
-    yield label(AXIS, at.bottom + 37, told, "q")
+    yield label(AXIS, at.bottom + 37, fit(told, at.wide - AXIS, PX), "q", title=told)
 
 
 def _bricks(rows: IterationRows, at: Layout, shown: Shown, widest: float) -> Iterator[str]:

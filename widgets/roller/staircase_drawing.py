@@ -48,7 +48,7 @@ def construction(rows: StaircaseRows, wide: float, high: float) -> Iterator[str]
     yield from _rooms(steps, xs, (top + 12, middle - 34), wide, rows)
     if both:
         yield from _times(steps, xs, each, (middle + 14, foot), wide)
-    yield from _names(steps, xs, each, foot)
+    yield from _names(steps, xs, each, foot, wide)
     yield label(AXIS, high - 8, _axis_title(rows, steps, wide - AXIS), "q")
 
 
@@ -204,13 +204,14 @@ def _times(
 
 
 def _names(
-    steps: Sequence[StepRow], xs: dict[int, float], each: float, foot: float
+    steps: Sequence[StepRow], xs: dict[int, float], each: float, foot: float, wide: float
 ) -> Iterator[str]:
     """The axis that was enlarged, under each state that has room for it."""
     end = 0.0
     for s in steps:
         name = "start" if s.change == "the first tile" else s.axis
-        half, x = text_width(name, PX) / 2, xs[s.number]
+        half = text_width(name, PX) / 2
+        x = min(xs[s.number], wide - half)
         if half * 2 > 3 * each and name != "start":
             continue
         if x - half > end + 2:
