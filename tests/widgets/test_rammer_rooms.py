@@ -144,7 +144,14 @@ def test_policies_open_on_a_machine_where_they_differ() -> None:
         name, title, values, at = controls[1]
         assert (name, title, values[at]) == ("units", "cores", found[0].chosen.wall.units)
         asked = gallery.named(room).draw(seen(session, units=2), "")
-        assert asked[0].chosen.wall.units == 2 and "hardly differ" not in said(asked[2])
+        assert asked[0].chosen.wall.units == 2
+        assert "On 2 cores the policies hardly differ: try more cores" in said(asked[2])
+
+
+def test_a_long_program_is_not_laid_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rammer_view, "MOST_SEARCHED", 3)
+    session = Session(explorer.compile("tests/data/tiny_bert.onnx", options=UNITS, until="planned"))
+    assert rammer_view.rammed_apart(seen(session)).chosen.wall.units == 2
 
 
 def said(table: Any) -> str:

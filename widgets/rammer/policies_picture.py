@@ -12,7 +12,7 @@ from widgets.draw.svg import Svg, label, rect
 from widgets.draw.table import Table, count_text, time_text
 from widgets.model.brick_wall import NAMES
 from widgets.model.picture import Picture
-from widgets.rammer.view import MOST_COUNTED, WALLS_APART, Rammed, of_walls, rammed_apart
+from widgets.rammer.view import MOST_COUNTED, TELLING, WALLS_APART, Rammed, of_walls, rammed_apart
 
 HEAD, FOOT = 8.0, 34.0
 ROW, BAR = 96.0, 40.0  # pixels of a policy, and of its bar, at most
@@ -31,7 +31,10 @@ def caption(found: Rammed) -> str:
 
 
 def why_more(found: Rammed) -> tuple[Sentence, ...]:
-    """Why more cores than this machine has are shown."""
+    """Why more cores than this machine has are shown, or where the policies would differ."""
+    if not found.few and found.own and not found.gpu and found.spread < TELLING:
+        here = found.units
+        return ((f"On {here} the policies hardly differ: try more cores, or the device v100.",),)
     if not found.few:
         return ()
     few = count_text(found.few, "core")

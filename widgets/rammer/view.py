@@ -22,6 +22,7 @@ from widgets.roller.view import device_of
 
 UNITS = (1, 2, 4, 8, 16, 32, 64, 128)
 MORE_UNITS = (8, 16, 32, 64)  # of a machine on which policies may differ
+MOST_SEARCHED = 200  # calls: every wall of more takes a second
 TELLING = 0.03  # of the shortest wall: policies that differ by less look the same
 MOST_COUNTED = 64  # units: the waits of a data sheet's are millions
 BRICKS = (1, 2, 4, 8, 16, 32)
@@ -95,7 +96,8 @@ def rammed_apart(s: OnShow) -> Rammed:
     if s.view.units or not found.own or found.spread >= TELLING:
         return found
     here = found.chosen.wall.units
-    for units in (n for n in MORE_UNITS if n > here):
+    few = len(found.calls) <= MOST_SEARCHED
+    for units in (n for n in MORE_UNITS if n > here and few):
         more = rammed(s, units)
         if more.spread >= TELLING:
             return replace(more, few=here)

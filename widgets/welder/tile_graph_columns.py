@@ -4,6 +4,7 @@ and that read it, each with its operators, their tiles, and the levels of its ed
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -101,13 +102,13 @@ def _aliases_and_reads(
 
 def _nearest(at: int, reads: Sequence[Collection[int]], most: int, count: int) -> set[int]:
     """The groups next to one, by edges, then by their place in the program."""
-    readers: list[set[int]] = [set() for _ in range(count)]
-    for n, mine in enumerate(reads):
-        for m in mine:
-            readers[m].add(n)
-    distance, front = {at: 0}, [at]
-    while front:
-        n = front.pop(0)
+    readers: list[list[int]] = [[] for _ in range(count)]
+    for n, sources in enumerate(reads):
+        for m in sources:
+            readers[m].append(n)
+    distance, front = {at: 0}, deque([at])
+    while front and len(distance) < 8 * most:
+        n = front.popleft()
         for m in sorted({*reads[n], *readers[n]}, key=lambda m: abs(m - n)):
             if m not in distance:
                 distance[m] = distance[n] + 1
