@@ -68,7 +68,7 @@ def _controls(s: OnShow, op: str) -> Mapping[str, Any]:
         ("launch", "a launch takes", list(LAUNCHES), LAUNCHES.index(launch)),
         ("barrier", "a barrier takes", list(BARRIERS), BARRIERS.index(barrier)),
     )
-    action = ["crossing", "Measure its ways", {"loop": found.loop}]
+    action = ["crossing", "Measure its schedules", {"loop": found.loop}]
     return {**plain, "action": action if own else []}
 
 
