@@ -27,6 +27,7 @@ RECORDED = ROOT / "build/course"  # the same notebooks with outputs: docs/record
 GLOSSARY = ROOT / "widgets/model/glossary.md"
 CHART = "application/vnd.plotly.v1+json"
 CONTROL = "application/vnd.jupyter.widget-view+json"  # which a page without a kernel leaves out
+STILL = "ironworks-still"  # the class of what a notebook keeps of a live page
 MOST_ROWS = 40  # of a chart's table
 SCRIPT = "plotly.min.js"
 STYLE = """<style>
@@ -121,6 +122,8 @@ def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
 
 def shown(data: Mapping[str, Any]) -> str:
     """One output without a kernel: a picture or a chart with its table, or words."""
+    if STILL in data.get("text/html", ""):
+        return ""  # the live page's own bundle has it, too
     words = str(data.get("text/plain", ""))
     chart = data.get(CHART)
     if "image/svg+xml" in data:

@@ -48,9 +48,10 @@ MODULES = (
     "room",
     "shared",
     "house",
+    "still",
 )  # each imports only from those before it
 ENTRIES = (
-    "render: house.render",
+    "render: still.over(house.render)",
     "show: house.show",
     "mount: house.mount",
     "mountRoom: room.mountRoom",

@@ -11,6 +11,7 @@ from typing import Any
 import anywidget
 import traitlets
 from IPython.core.getipython import get_ipython
+from IPython.display import display
 
 from explorer.devices.cpus import runs_on
 from explorer.errors import BadOption, IronworksError
@@ -29,6 +30,7 @@ from widgets.model.picture import Drawn, Picture
 from widgets.page import front_end
 from widgets.page.opening import opened
 from widgets.page.progress_line import SILENT, ProgressLine
+from widgets.page.still import still_html
 from widgets.page.traits import SharedTraits
 from widgets.rammer import png, race_chart
 from widgets.rooms import gallery
@@ -100,6 +102,17 @@ class Asked(anywidget.AnyWidget):
 
     def _tell(self) -> None:
         """Send the page what has changed."""
+
+    def _ipython_display_(self) -> None:
+        """Show the live page, and a still picture that a saved notebook keeps in its place."""
+        bundle = self._repr_mimebundle_()
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        if data:
+            display({"text/html": self._still(data), "text/plain": ""}, raw=True)
+            display(data, metadata=metadata, raw=True)
+
+    def _still(self, data: Mapping[str, str]) -> str:
+        return still_html(self.known_as, data["image/svg+xml"], data["text/plain"])
 
 
 class House(Asked, SharedTraits):
