@@ -51,3 +51,8 @@ def test_a_visitor_s_server_has_as_many_threads_as_cores(limit: str, threads: st
     start = [str(BINDER / "start"), "sh", "-c", 'echo "$OPENBLAS_NUM_THREADS $1"', "-", "a b"]
     done = subprocess.run(start, env=env, capture_output=True, text=True, check=True)
     assert done.stdout == f"{threads} a b\n"
+
+
+def test_make_lab_installs_all_that_the_commands_of_the_readme_need() -> None:
+    assert "ironworks serve" in (ROOT / "README.md").read_text("utf-8")
+    assert any(line.startswith("voila==") for line in pins(ROOT / "requirements.lock"))

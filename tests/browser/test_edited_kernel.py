@@ -73,3 +73,26 @@ def test_an_edit_is_tried_and_kept_while_one_looks_elsewhere(house: Page) -> Non
     house.wait_for_function(
         "!document.querySelector('.linked textarea').value.includes('    pass')"
     )
+
+
+def test_the_editor_has_numbers_and_begins_at_the_kernel(house: Page) -> None:
+    text = enter(house)
+    area, lines = house.locator(".linked textarea"), text.split("\n")
+    numbers = house.locator(".linked .nums").inner_text().split("\n")
+    assert [int(n) for n in numbers if n] == list(range(1, len(lines) + 1))
+    begin = next(n for n, line in enumerate(lines) if line.startswith("def kernel"))
+    first = begin - 1 if lines[begin - 1].startswith("@") else begin
+    place = area.evaluate("node => node.selectionStart")
+    assert text[:place].count("\n") == first
+    top, line = area.evaluate(
+        "node => [node.scrollTop, parseFloat(getComputedStyle(node).lineHeight)]"
+    )
+    seen = area.evaluate("node => node.clientHeight") / line
+    last = max(0, len(lines) - seen)
+    assert abs(top / line - min(first, last)) < 2
+    assert house.locator(".linked .nums").evaluate("node => node.scrollTop") == top
+    area.press("Enter")
+    house.wait_for_function(
+        "n => document.querySelector('.linked .nums').textContent.trim().endsWith(n)",
+        arg=str(len(lines) + 1),
+    )

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.driver import Tab, Voila
+from widgets.draw.theme import DARK, LIGHT
 
 pytest.importorskip("voila", reason="VOILA IS NOT INSTALLED: nothing is served")
 
@@ -48,6 +49,35 @@ def test_a_visitor_has_the_house_and_no_code(browser: Browser, served: str) -> N
     assert any(row.startswith("top_k") for row in changed)
     assert tab.outside == [] and tab.faults == []
     tab.close()
+
+
+def test_a_served_page_follows_the_system_and_offers_nothing_that_it_refuses(
+    browser: Browser, served: str
+) -> None:
+    tab = Tab(browser, 1440, 950)
+    page = tab.page
+    page.emulate_media(color_scheme="dark")
+    page.goto(served)
+    page.wait_for_selector(".house .stage", timeout=60_000)
+    ground = "node => getComputedStyle(node).backgroundColor"
+    assert page.locator(".house").evaluate(ground) == rgb(DARK["pane"])
+    assert page.locator("body").evaluate(ground) == rgb(DARK["app"])
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(
+        "light => getComputedStyle(document.querySelector('.house')).backgroundColor === light",
+        arg=rgb(LIGHT["pane"]),
+    )
+    page.evaluate("document.querySelector('.ironworks').ironworks.state.room = 'lines'")
+    page.locator(".house .stage", has_text="EMITTED").click()
+    page.locator(".pw .tabs button", has_text="Source to assembly").click()
+    page.locator(".house .node").first.click()
+    page.wait_for_selector(".linked .column .ln", timeout=60_000)
+    assert not page.locator(".linked button", has_text="Edit").is_visible()
+    tab.close()
+
+
+def rgb(colour: str) -> str:
+    return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
 @pytest.mark.exhaustive

@@ -1,13 +1,15 @@
 // A kernel's source under a reader's hands: edited in place, tried in a process of its own, kept with the state.
 import { h, put, plural } from "./dom.js";
 
+const LINE = 20; // pixels, as house.css has it
 const POLL_MS = 150, PAUSE_MS = 400; // between two looks at a trial; after the last key before a text is kept
 
 /** The editor of a kernel. `ctx`: host, say(text), closed(): it was left. */
 export function editView(ctx) {
-  const text = h("textarea", { class: "mono", spellcheck: "false", wrap: "off", autocapitalize: "off", autocomplete: "off", oninput: typed, onkeydown: keys });
+  const text = h("textarea", { class: "mono", spellcheck: "false", wrap: "off", autocapitalize: "off", autocomplete: "off", oninput: typed, onkeydown: keys, onscroll: () => { numbers.scrollTop = text.scrollTop; } });
+  const numbers = h("pre", { class: "nums", "aria-hidden": "true" });
   const note = h("div", { class: "note", role: "status", "aria-live": "polite" }), conflict = h("div", { class: "note bad", role: "alert" }), acts = h("div", { class: "acts" });
-  const box = h("div", { class: "edit", role: "group" }, acts, conflict, note, text);
+  const box = h("div", { class: "edit", role: "group" }, acts, conflict, note, h("div", { class: "source" }, numbers, text));
   let call = -1, state = null, job = 0, timer = 0, unkept = false;
 
   /** The text of a call as it was kept; false where it cannot be edited. */
@@ -21,6 +23,7 @@ export function editView(ctx) {
   function take(data, whole) {
     state = data;
     if (whole && text.value !== data.source) text.value = data.source;
+    count();
     text.setAttribute("aria-label", `Source of ${data.kernel}, to edit`);
     box.setAttribute("aria-label", `Edit ${data.kernel}`);
     draw();
@@ -41,7 +44,22 @@ export function editView(ctx) {
     try { take((await ctx.host.ask(kind, args)).data, whole); } catch (error) { fail(error); }
   }
   const fail = error => { note.textContent = error.sentence ?? String(error); note.classList.add("bad"); };
-  function typed() { unkept = true; clearTimeout(timer); timer = setTimeout(keep, PAUSE_MS); }
+  /** A number for each line; one more, so that the last can be scrolled to as far as the text's. */
+  function count() {
+    const lines = text.value.split("\n").length;
+    if (numbers.textContent.split("\n").length !== lines + 1) numbers.textContent = Array.from({ length: lines }, (_, n) => n + 1).join("\n") + "\n";
+    numbers.scrollTop = text.scrollTop;
+  }
+  /** Begin at the kernel itself: what stands before it is the same in all of them. */
+  function begin() {
+    const lines = text.value.split("\n"), found = lines.findIndex(line => /^def kernel\b/.test(line)), at = found < 0 ? lines.findIndex(line => line.startsWith("def ")) : found;
+    const decorated = at > 0 && lines[at - 1].startsWith("@") ? at - 1 : Math.max(0, at), place = lines.slice(0, decorated).join("\n").length + (decorated ? 1 : 0);
+    text.focus({ preventScroll: true });
+    text.setSelectionRange(place, place);
+    text.scrollTop = decorated * LINE;
+    numbers.scrollTop = text.scrollTop;
+  }
+  function typed() { count(); unkept = true; clearTimeout(timer); timer = setTimeout(keep, PAUSE_MS); }
   async function keep() {
     clearTimeout(timer);
     if (!unkept) return;
@@ -70,5 +88,5 @@ export function editView(ctx) {
   function keys(event) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); event.stopPropagation(); attempt(); }
   }
-  return { box, text, load, attempt };
+  return { box, text, load, begin, attempt };
 }

@@ -89,8 +89,8 @@ export function kernelColumns(ctx) {
     const { view, box } = columns[0];
     if (editing && call >= 0) try { await editor.load(call); } catch (error) { editing = false; ctx.say(error.sentence ?? String(error)); }
     const own = editing && call >= 0;
-    pencil.hidden = own || call < 0;
-    if (!box.contains(own ? editor.box : view.box)) { box.lastChild.replaceWith(own ? editor.box : view.box); if (own) editor.text.focus({ preventScroll: true }); else if (ctx.host.alive) pencil.focus({ preventScroll: true }); }
+    pencil.hidden = own || call < 0 || Boolean(ctx.host.get("no_edit"));
+    if (!box.contains(own ? editor.box : view.box)) { box.lastChild.replaceWith(own ? editor.box : view.box); if (own) editor.begin(); else if (ctx.host.alive) pencil.focus({ preventScroll: true }); }
   }
   const light = () => columns.forEach(c => c.view.light());
   return { box, load, light, editor };

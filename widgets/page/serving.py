@@ -18,6 +18,7 @@ from typing import Any
 from explorer.cli.arguments import Parser, model_flags, parsed, run_flags
 from explorer.cli.compiled import arrays, compiled, loaded, options, sizes
 from explorer.errors import BadOption
+from widgets.draw.theme import SCHEMES
 from widgets.page import jupyter
 
 ASKED = "IRONWORKS_SERVED"  # the variable that tells a kernel which model it shows
@@ -28,11 +29,18 @@ LOOK_SECONDS = 30  # between two looks at who is idle
 PORT = 8866
 FRAME = "ironworks"  # Voila's frame of a page, which of ours asks for nothing from outside
 ICONS = "https://cdn.jsdelivr.net/npm/@fortawesome/fontawesome-free@^5/css/"
+DARK = f"""@media (prefers-color-scheme:dark) {{ body:not([data-jp-theme-light]),
+body:not([data-jp-theme-light]) #rendered_cells > div {{
+background: {SCHEMES["dark"]["app"]} !important; color: {SCHEMES["dark"]["ink"]}; }} }}"""
 TEMPLATE = f"""{{%- extends 'voila/templates/lab/index.html.j2' -%}}
 {{%- block notebook_css -%}}
 {{{{ super() | string | replace("{ICONS}all.min.css", "data:text/css,")
      | replace("{ICONS}v4-shims.min.css", "data:text/css,") | safe }}}}
+<style>{DARK}</style>
 {{%- endblock notebook_css -%}}
+{{%- block body_header -%}}
+{{{{ super() | string | replace(' data-jp-theme-light="true"', "") | safe }}}}
+{{%- endblock body_header -%}}
 """
 
 
@@ -97,7 +105,9 @@ def _checked(flags: Namespace) -> None:
     """Raise what is wrong before a server begins: a visitor could not mend it."""
     if find_spec("voila") is None:
         raise BadOption(
-            "this needs voila, which the notebooks do not", try_="pip install 'ironworks[serve]'"
+            "voila is not installed",
+            where="voila",
+            try_="make lab in a checkout, else pip install 'ironworks[notebook]'",
         )
     if not 1 <= flags.idle <= MOST_IDLE_MINUTES:
         raise BadOption(
@@ -156,4 +166,5 @@ def house() -> Any:
     found = explore(model, target=flags.target, options=chosen, sizes=bound, inputs=given)
     found.session.trials = Trials(NO_CODE)
     found.session.alone = False
+    found._tell()
     return found

@@ -62,6 +62,7 @@ JSON_PARTS = (
     "walls",
     "revision",
     "absent",
+    "no_edit",
 )
 FIXED_PARTS = ("patterns", "hatches", "families", "causes", "dark_pane", "pictures", "glossary")
 

@@ -249,6 +249,7 @@ class Session:
             "undo": self.steps.words,
             "revision": self.revision,
             "absent": content.absent(self),
+            "no_edit": self.trials.refused,
             "kept": state.written(self.state()),
             "state": state.view(self.kept),
         }
