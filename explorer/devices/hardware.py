@@ -145,14 +145,20 @@ class Figure:
     def legal(self) -> str:
         """What it may be, in words."""
         low, high = self.number.low, self.number.high
+        if self.number.unit == "bytes":
+            return "a size such as 256 KiB"
         if self.number.whole:
-            return f"a whole number from {low:.0f} to {high:.0f}"
-        return f"a number from {low:g} to {high:g}"
+            return f"a whole number from {low:,.0f} to {high:,.0f}"
+        least = "a number of at least 0" if low == 0 else "a number above 0"
+        return least if high >= UNLIMITED else f"{least}, at most {high:,g}"
 
     def fits(self, value: float) -> bool:
         """Whether it may have this value."""
         whole = not self.number.whole or float(value).is_integer()
         return whole and self.number.low <= value <= self.number.high
+
+
+UNLIMITED = 1e9  # a bound that no hardware comes near, which nobody needs to read
 
 
 def figures(device: Device) -> tuple[Figure, ...]:

@@ -70,16 +70,18 @@ def test_every_device_has_its_pictures(room: Page) -> None:
     room.wait_for_function("document.querySelectorAll('.rbar select')[1].selectedIndex === 1")
 
 
-def test_an_illegal_size_says_its_rule_and_goes_back(room: Page) -> None:
+def test_an_illegal_size_says_its_rule_at_the_field(room: Page) -> None:
     enter(room, "Tune")
     rows = room.locator(".tune input[data-field=rows]")
     assert rows.input_value() == "14"
     rows.fill("40")
     rows.press("Enter")
-    room.wait_for_selector(".tune .note.bad")
-    said = room.inner_text(".tune .note")
-    assert "the register tile needs 83 vector registers, this-cpu has 32" in said
-    assert room.locator(".tune input[data-field=rows]").input_value() == "14"
+    why = room.locator("label:has([data-field=rows]) .why")
+    why.wait_for()
+    assert "the register tile needs 83 vector registers, this-cpu has 32" in why.inner_text()
+    assert rows.get_attribute("aria-invalid") == "true"
+    rows.fill("14")
+    assert not why.count() and rows.get_attribute("aria-invalid") is None
 
 
 def test_a_tile_is_timed_and_pinned(room: Page, session: Session) -> None:

@@ -45,11 +45,11 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
     "large_values": {
         "small ones": (
             edited("large_values", "if size > LIMIT:", "if size < LIMIT:"),
-            "a value of .* bytes is handed over, and the limit is 16384",
+            "a value of .* bytes stays on the chip, and the limit is 16384",
         ),
         "at the limit": (
             edited("large_values", "if size > LIMIT:", "if size >= LIMIT:"),
-            "a value of 16384 bytes is handed over",
+            "a value of 16384 bytes stays on the chip",
         ),
         "no number": (
             edited("large_values", 'f"{size} bytes stay in the cache"', '"it stays in the cache"'),
@@ -172,11 +172,11 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
     "wall": {
         "one unit": (
             edited("wall", "unit = free.index(min(free))", "unit = 0"),
-            "a unit was idle while there was work",
+            "a core was idle while there was work",
         ),
         "like cards": (
             edited("wall", "unit = free.index(min(free))", "unit = task % len(free)"),
-            "a unit was idle while there was work",
+            "a core was idle while there was work",
         ),
         "forgets the last task": (
             edited("wall", "range(operator.tasks)", "range(operator.tasks - 1)"),
@@ -198,7 +198,7 @@ WRONG: dict[str, dict[str, tuple[str, str]]] = {
                 "        x = x / enp.sqrt((x * x).sum())\n    return x",
                 "    return x / enp.sqrt((x * x).sum())",
             ),
-            "7 by 7, 0 trips: off by",
+            "7 by 7, 0 iterations: off by",
         ),
     },
     "double_negation": {

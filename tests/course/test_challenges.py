@@ -115,7 +115,7 @@ def test_the_command_ranks_entries_and_says_which_are_refused(
     assert main(["verify", str(path), "--seconds", "0"]) == 0
     assert main(["verify", str(broken), str(path), "--seconds", "0"]) == 1
     first, last = capsys.readouterr().out.splitlines()[-2:]
-    assert "us simulated" in first and "refused: " in last
+    assert "us predicted" in first and "refused: " in last
 
 
 def test_every_challenge_can_be_begun() -> None:

@@ -87,7 +87,7 @@ def test_a_policy_that_passes_is_a_choice_of_the_house(name: str, tmp_path: Path
     assert not registered.every()
     said = str(course.check(name, made(tmp_path, name, e.solution)))
     assert said.endswith(
-        f"It is {words!r} among the choices of {option} now, in houses and in options."
+        f"It is {words!r} among the choices of {option} now, in explorers and in options."
     )
     c = explorer.compile("tests/data/tiny_skip.onnx", until="planned")
     assert words in settings.named(c, option).choices

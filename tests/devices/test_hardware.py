@@ -105,9 +105,9 @@ def test_a_changed_device_is_a_target_as_any_other() -> None:
     ("name", "wanted", "said"),
     [
         ("unts", 3, "did you mean 'units'"),
-        ("units", 1.5, "units of v100 is a whole number from 1 to 65536, found 1.5"),
+        ("units", 1.5, "units of v100 is a whole number from 1 to 65,536, found 1.5"),
         ("units", 0, "found 0"),
-        ("clock_ghz", -1, "clock_ghz of v100 is a number from 1e-06 to 100"),
+        ("clock_ghz", -1, "clock_ghz of v100 is a number above 0, at most 100"),
         ("block_threads", 4096, "block_threads of v100 is at most unit_threads, which is 2048"),
         ("cost tile", 3, "no figure 'cost tile'"),
     ],

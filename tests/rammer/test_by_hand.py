@@ -87,8 +87,8 @@ def test_a_move_that_does_not_fit_says_why():
         (Move("pool", 0, 1, 0), "no operator"),
         (Move("conv", 0, 1, 9), "2 units"),
         (Move("conv", 0, 1, 0, launch=4), "1 launches"),
-        (Move("conv", 0, 7, 0), "no such brick"),
-        (Move("conv", 0, 1, 0, after=("pool", 1)), "no brick that ends there"),
+        (Move("conv", 0, 7, 0), "no such task"),
+        (Move("conv", 0, 1, 0, after=("pool", 1)), "no task that ends there"),
     ):
         found = moved(diamond(), PLACED, move)
         assert isinstance(found, Refusal) and word in found.text
@@ -159,7 +159,7 @@ def test_a_move_for_other_sizes_is_left_out_and_said_so():
     policy = ByHand("wavefront", (Move("conv", 5, 9, 0),))
     placed = policy(diamond())
     assert placed.programs == POLICIES["wavefront"](diamond()).programs
-    assert "no such brick" in placed.weighed[-1].refused
+    assert "no such task" in placed.weighed[-1].refused
     assert Options(policy=policy).policy_name == "wavefront, 1 by hand"
 
 

@@ -49,7 +49,7 @@ def test_the_clock_is_asked_where_the_plan_is_another_one() -> None:
     assert rows[0][0] == "none" and len(rows) == len(found.rows) + 1
     assert "timed in turns with it" in caption(found)
     figure = charts.chart(found, "", "light")
-    assert [t.name for t in figure.data] == ["planned", "measured"]
+    assert [t.name for t in figure.data] == ["predicted", "measured"]
     assert set(figure.data[1].y) == timed
     assert all(t.base == 1.0 for t in figure.data)
 

@@ -105,7 +105,7 @@ def test_what_a_knob_of_the_row_turns_is_kept_by_the_knob(session: Session) -> N
         ("roller.policy", "./mine.py:policy", "roller.policy is one of"),
         ("rammer.policy", "os:system", "rammer.policy is one of"),
         ("softmax.enabled", "true", "softmax.enabled is one of off, on, found 'true'"),
-        ("hardware.units", "0", "units of this-cpu is a whole number from 1 to 1024, found 0"),
+        ("hardware.units", "0", "units of this-cpu is a whole number from 1 to 1,024, found 0"),
         ("hardware.units", "1.5", "found 1.5"),
         ("hardware.warp", "3", "there is no setting 'hardware.warp'"),
         ("roller.pinned", "x", "there is no setting 'roller.pinned'"),

@@ -85,6 +85,15 @@ export function fitEnd(text, room, font) {
   return `…${text.slice(-keep)}`;
 }
 
+/** Tell at a field why what stands in it is refused; "" where nothing is wrong. */
+export function wrong(field, why) {
+  const told = field.parentNode?.querySelector(".why");
+  if (why) field.setAttribute("aria-invalid", "true"); else field.removeAttribute("aria-invalid");
+  if (told && !why) told.remove();
+  if (!why) return;
+  if (told) told.textContent = why; else field.parentNode?.append(h("span", { class: "why", role: "alert" }, why));
+}
+
 const ICONS = {
   undo: "M3 6h7a3.5 3.5 0 0 1 0 7H6M6 3 3 6l3 3",
   redo: "M13 6H6a3.5 3.5 0 0 0 0 7h4M10 3l3 3-3 3",

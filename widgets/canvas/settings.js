@@ -1,18 +1,18 @@
 // Every option, or every figure of the device, as a control with what it may be. The kernel checks what is typed; a refused value goes back, with the reason.
-import { h, put } from "./dom.js";
+import { h, put, wrong } from "./dom.js";
 
 const COLUMNS = ["", "now", "baseline", "by default", "what it is"];
 
 /** The controls of a room. `ctx`: host, say(text), turn(knob, index, label). */
 export function settingsView(ctx) {
-  const rows = h("tbody"), note = h("p", { class: "note", role: "alert" }), filter = h("input", { type: "search", placeholder: "find a setting", "aria-label": "Find a setting", oninput: () => sift() });
-  const box = h("div", { class: "switches settings" }, h("div", { class: "sift" }, filter, note), h("table", { class: "tbl" }, h("thead", {}, h("tr", {}, COLUMNS.map(c => h("th", {}, c)))), rows));
+  const rows = h("tbody"), filter = h("input", { type: "search", placeholder: "find a setting", "aria-label": "Find a setting", oninput: () => sift() });
+  const box = h("div", { class: "switches settings" }, h("div", { class: "sift" }, filter), h("table", { class: "tbl" }, h("thead", {}, h("tr", {}, COLUMNS.map(c => h("th", {}, c)))), rows));
   let room = "", controls = [], held = null; // held: the control that had the focus before the room was drawn anew
 
   async function load(next) {
     const { data } = await ctx.host.ask("settings", { room: next }), focused = rows.getRootNode().activeElement;
     if (rows.contains(focused)) held = { ...focused.dataset };
-    if (next !== room) { note.textContent = ""; filter.value = ""; }
+    if (next !== room) filter.value = "";
     room = next; controls = data.controls;
     box.querySelector("table").setAttribute("aria-label", room === "hardware" ? `Hardware of ${data.device}` : "Options");
     draw();
@@ -34,17 +34,16 @@ export function settingsView(ctx) {
   }
   function control(c) {
     const known = { "data-name": c.name, "data-part": "value", "aria-label": c.title };
-    if (c.kind === "switch") { const box = h("input", { type: "checkbox", checked: c.now === "on", ...known, onchange: () => turned(c, box.checked ? "on" : "off", () => { box.checked = c.now === "on"; }) }); return box; }
-    if (c.kind === "choice") { const list = h("select", { ...known, onchange: () => turned(c, list.value, () => { list.value = c.now; }) }, c.choices.map(o => h("option", { selected: o === c.now }, o))); return list; }
-    const field = h("input", { type: "text", value: c.now, title: c.legal, spellcheck: "false", ...known, onkeydown: event => { if (event.key === "Enter") field.blur(); if (event.key === "Escape") { event.stopPropagation(); field.value = c.now; field.blur(); } }, onchange: () => turned(c, field.value.trim(), () => { field.value = c.now; }) });
-    const by = (part, word, times) => h("button", { class: "btn", type: "button", "data-name": c.name, "data-part": part, title: word, "aria-label": `${c.title}: ${word}`, onclick: () => turned(c, scaled(c, times)) }, part);
+    if (c.kind === "switch") { const box = h("input", { type: "checkbox", checked: c.now === "on", ...known, onchange: () => turned(c, box.checked ? "on" : "off", why => { box.checked = c.now === "on"; wrong(box, why); }) }); return box; }
+    if (c.kind === "choice") { const list = h("select", { ...known, onchange: () => turned(c, list.value, why => { list.value = c.now; wrong(list, why); }) }, c.choices.map(o => h("option", { selected: o === c.now }, o))); return list; }
+    const field = h("input", { type: "text", value: c.now, title: c.legal, spellcheck: "false", ...known, onkeydown: event => { if (event.key === "Enter") field.blur(); if (event.key === "Escape") { event.stopPropagation(); field.value = c.now; wrong(field, ""); field.blur(); } }, oninput: () => wrong(field, ""), onchange: () => turned(c, field.value.trim(), why => wrong(field, why)) });
+    const by = (part, word, times) => h("button", { class: "btn", type: "button", "data-name": c.name, "data-part": part, title: word, "aria-label": `${c.title}: ${word}`, onclick: () => turned(c, scaled(c, times), why => wrong(field, why)) }, part);
     return room === "hardware" ? [field, by("÷2", "half of it", 0.5), by("×2", "twice of it", 2)] : field;
   }
-  /** A setting at another text; what is refused is told here, and everything stays as it was. */
-  async function turned(c, text, back = () => {}) {
-    if (text === c.now) { back(); return; }
-    note.textContent = "";
-    await ctx.turn(`set ${c.name}`, 1, text).catch(error => { note.textContent = error.sentence ?? String(error); back(); });
+  /** A setting at another text; what is refused is told at its field, and everything stays as it was. */
+  async function turned(c, text, refused = () => {}) {
+    if (text === c.now) { refused(""); return; }
+    await ctx.turn(`set ${c.name}`, 1, text).catch(error => refused(error.sentence ?? String(error)));
   }
   function sift() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);

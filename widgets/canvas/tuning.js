@@ -1,5 +1,5 @@
 // A tile by hand: edit it, see which rule it breaks or what the model says, time it against the one in use, pin it.
-import { h, put, duration, plural } from "./dom.js";
+import { h, put, duration, plural, wrong } from "./dom.js";
 
 const POLL_MS = 120;
 const NAMES = { rows: "register rows", vectors: "vectors", pack: "pack right operand", pack_rows: "pack left operand", depth_block: "depth block, 0: all" };
@@ -45,24 +45,24 @@ export function tuningView(ctx) {
 
   const named = name => NAMES[name] ?? name.replace(/_/g, " ");
   function number(name, about, value, changed) {
-    const input = h("input", { type: "number", min: name === "depth_block" ? 0 : 1, value, "data-field": name, "aria-label": `${named(name)} ${about}`, disabled: job > 0, onchange: () => change(input, value, changed(Number(input.value))) });
+    const input = h("input", { type: "number", min: name === "depth_block" ? 0 : 1, value, "data-field": name, "aria-label": `${named(name)} ${about}`, disabled: job > 0, oninput: () => wrong(input, ""), onchange: () => change(input, changed(Number(input.value))) });
     return h("label", {}, h("span", { class: NAMES[name] ? "" : "mono" }, named(name)), input, h("span", { class: "q" }, about));
   }
   function yesNo(name, value) {
-    const input = h("input", { type: "checkbox", checked: value, "data-field": name, disabled: job > 0, onchange: () => change(input, value, { ...fields, [name]: input.checked }) });
+    const input = h("input", { type: "checkbox", checked: value, "data-field": name, disabled: job > 0, onchange: () => change(input, { ...fields, [name]: input.checked }) });
     return h("label", {}, h("span", {}, named(name)), input, h("span"));
   }
 
-  /** A changed field: the rule that it breaks and the old value again, or what the model says. */
-  async function change(input, before, next) {
-    const number = ++asked, back = () => { if (typeof before === "boolean") input.checked = before; else input.value = before; };
+  /** A changed field: at the field the rule that it breaks, or what the model says. */
+  async function change(input, next) {
+    const number = ++asked, refuse = why => { wrong(input, why); ctx.say(why); };
     try {
       const { data } = await ctx.host.ask("judge", { op, fields: next });
       if (number !== asked) return;
-      if (data.refused) { back(); tell(`Not legal: ${data.refused}`, "bad"); return; }
+      if (data.refused) { refuse(`Not legal: ${data.refused}`); return; }
       fields = next;
       tell(data.said, "");
-    } catch (error) { if (number === asked) { back(); tell(error.sentence ?? String(error), "bad"); } }
+    } catch (error) { if (number === asked) refuse(error.sentence ?? String(error)); }
   }
 
   function tell(text, kind) { note = { text, kind }; draw(); ctx.say(text); }

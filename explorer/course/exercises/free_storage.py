@@ -104,7 +104,7 @@ def _pipeline(answer: Any, seed: int) -> None:
 
 _HEAD = '''\
 def choose(needed, free, env):
-    """The free storage that a value of `needed` bytes takes; None for a fresh one."""
+    """The free buffer that a value of `needed` bytes takes; None for a fresh one."""
 '''
 
 EXERCISE = Exercise(
@@ -137,7 +137,7 @@ EXERCISE = Exercise(
         Check("as the memory policy of a program", 1, _pipeline),
         Check("other sizes", 1, lambda a, s: _random(a, s + 1), True),
     ),
-    exit_question="A storage that is too small could grow. For which programs is that worse than a "
+    exit_question="A buffer that is too small could grow. For which programs is that worse than a "
     "fresh one?",
     policy_of="memory",
 )
