@@ -76,7 +76,7 @@ def test_an_illegal_size_says_its_rule_at_the_field(room: Page) -> None:
     assert rows.input_value() == "14"
     rows.fill("40")
     rows.press("Enter")
-    why = room.locator("label:has([data-field=rows]) .why")
+    why = room.locator("label:has([data-field=rows]) .wrong")
     why.wait_for()
     assert "the register tile needs 83 vector registers, this-cpu has 32" in why.inner_text()
     assert rows.get_attribute("aria-invalid") == "true"

@@ -56,7 +56,7 @@ def test_settings_are_typed_doubled_refused_and_undone(
         assert session.now.compiled.options.roller.top_k == 3
         page.fill(top, "none")
         page.press(top, "Enter")
-        why = page.locator(".settings .control .why")
+        why = page.locator(".settings .control .wrong")
         why.wait_for()
         assert "roller.top_k is a whole number from 1 to 10000, found 'none'" in why.inner_text()
         assert page.input_value(top) == "none" and why.get_attribute("role") == "alert"
@@ -66,8 +66,8 @@ def test_settings_are_typed_doubled_refused_and_undone(
         open_(page, "hardware")
         page.fill(field(page, "hardware.L2 capacity"), "much")
         page.press(field(page, "hardware.L2 capacity"), "Enter")
-        page.wait_for_function("() => document.querySelector('.settings .why')")
-        assert "a size such as 256 KiB" in page.locator(".settings .why").inner_text()
+        page.wait_for_function("() => document.querySelector('.settings .wrong')")
+        assert "a size such as 256 KiB" in page.locator(".settings .wrong").inner_text()
         page.press(field(page, "hardware.L2 capacity"), "Escape")
         twice = field(page, "hardware.units", "×2")
         page.focus(twice)

@@ -87,11 +87,11 @@ export function fitEnd(text, room, font) {
 
 /** Tell at a field why what stands in it is refused; "" where nothing is wrong. */
 export function wrong(field, why) {
-  const told = field.parentNode?.querySelector(".why");
+  const told = field.parentNode?.querySelector(".wrong");
   if (why) field.setAttribute("aria-invalid", "true"); else field.removeAttribute("aria-invalid");
   if (told && !why) told.remove();
   if (!why) return;
-  if (told) told.textContent = why; else field.parentNode?.append(h("span", { class: "why", role: "alert" }, why));
+  if (told) told.textContent = why; else field.parentNode?.append(h("span", { class: "wrong", role: "alert" }, why));
 }
 
 const ICONS = {
