@@ -36,7 +36,7 @@ from widgets.session.timing.jobs import Job
 from widgets.welder import tile_curve
 from widgets.welder import tile_curve_picture as curve_picture
 from widgets.welder import view as welder_view
-from widgets.welder.pipeline import Operator, Outer, PipelineRows, Value, crossing
+from widgets.welder.pipeline import Operator, Outer, PipelineRows, Scene, Value, crossing
 from widgets.welder.pipeline_figure import figure as pipeline_figure
 from widgets.welder.pipeline_figure import see
 from widgets.welder.tile_graph_columns import window
@@ -501,3 +501,19 @@ def test_a_tile_that_names_some_axes_counts_the_others_whole(golden: Session) ->
     sizes = dict(max((p.tile for p in found.points), key=lambda t: dict(t)[cost.tile[0][0]]))
     others = largest // sizes[cost.tile[0][0]]
     assert rows.points[0].elements == cost.tile[0][1] * others
+
+
+def test_a_kernel_that_shares_columns_with_another_is_one_kernel() -> None:
+    """A recurrent cell's products are made in two groups: by hand they cannot be grouped again."""
+    c = explorer.compile("zoo:small_lstm", until="planned")
+    graph, on_show = c.program.decisions.tile_graph, Seen(Session(c), View())
+    assert graph is not None
+    for group in graph.groups:
+        w = welder_view.plainly(on_show, group)
+        assert w is not None
+        scene = Scene(w, welder_view.before_welding(c), on_show.house, {})
+        rows = scene.frame(None)
+        assert len(rows.kernels) == 1 and len(rows.inner) == len(rows.values)
+        cuts = scene.cuts(rows)
+        off = scene.frame(cuts[0], rows)
+        assert len(cuts) == 1 or len(off.kernels) == len(off.operators)

@@ -140,7 +140,7 @@ class Scene:
     def cuts(self, last: PipelineRows) -> tuple[str, ...]:
         """The levels at which the group differs: none, and each at which it hands a value on."""
         used = {v.level for v in last.inner}
-        if not used or len(self.names) > MOST_APART:
+        if not used or len(self.names) > MOST_APART or not self._groups(()):
             return (self.levels[-1],)
         return (OFF, *(level for level in self.levels if level in used))
 
@@ -152,16 +152,27 @@ class Scene:
             reach = -1 if cut == OFF else self.levels.index(cut)
             inside = {v.tensor for v in last.inner if self.levels.index(v.level) <= reach}
         made = self._groups(inside)
-        plans = [self._plan(g, whole=cut is None and len(made) == 1) for g in made]
         if cut is None:  # the plan of the picture's own kernel
-            traffic, held = crossing(w.plan), w.plan.levels
-        else:
-            traffic, held = sum(map(crossing, plans)), together(plans)
-        where = _handed(made, plans, self.levels) if made else {}
-        home = {m: n for n, g in enumerate(made) for m in g.members} or dict.fromkeys(self.names, 0)
+            everything = (tuple(range(len(self.names))),)
+            known = len(made) == 1  # columns that two kernels make are in no group made anew
+            plans = [self._plan(g, whole=True) for g in made if known]
+            where = _handed(made, plans, self.levels) if known else self._decided()
+            return self.rows(where, everything, crossing(w.plan), w.plan.levels)
+        plans = [self._plan(g, whole=False) for g in made]
+        home = {m: n for n, g in enumerate(made) for m in g.members}
         kernels = [tuple(i for i, m in enumerate(self.names) if home.get(m) == n)
-                   for n in range(max(1, len(made)))]  # fmt: skip
-        return self.rows(where, kernels, traffic, held)
+                   for n in range(len(made))]  # fmt: skip
+        where = _handed(made, plans, self.levels)
+        return self.rows(where, kernels, sum(map(crossing, plans)), together(plans))
+
+    def _decided(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Where Welder decided to hand on each value; the tile is not known."""
+        graph = self.house.compiled.program.decisions.tile_graph
+        mine = set(self.welded.group.members)
+        edges = [e for e in (graph.edges if graph else ()) if {e.source, e.target} <= mine]
+        levels = {e.tensor: e.level if e.level in self.levels else self.levels[1] for e in edges}
+        inner = self.welded.group.members[:-1]
+        return {m: (levels.get(m, self.levels[0]), ()) for m in inner}
 
     def rows(
         self,
