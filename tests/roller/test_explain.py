@@ -9,6 +9,7 @@ import pytest
 from onnx import helper
 
 import explorer
+from explorer.cli.explained.roller import tiles
 from explorer.compilation import Compilation
 from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.roller import Options
@@ -41,3 +42,13 @@ def test_another_tile_is_explained_as_it_would_be_measured(product: Compilation)
     pinned = product.with_options(roller=roller).program.decisions.tiling("y")
     assert asked is not None and pinned is not None
     assert (asked.value, asked.cost_us) == (wide, pinned.candidates[0].cost_us)
+
+
+def test_a_tile_that_is_taken_before_a_faster_one_says_why() -> None:
+    c, slower = explorer.compile("zoo:tiny_bert", DEVICE, until="rolled"), 0
+    for t in c.program.decisions.tilings:
+        legal = [x.cost_us for x in t.candidates if not x.refused]
+        behind = legal[0] > min(legal)
+        assert ("as good as the fastest" in tiles(c, t.binding).text) == behind
+        slower += behind
+    assert slower

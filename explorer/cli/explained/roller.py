@@ -13,6 +13,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, BlockDecision, TilingDecision
 from explorer.ir.stage import Stage
 from explorer.plain_text import duration, table
+from explorer.roller.tiles.order import why_first
 from explorer.roller.tiles.weigh import label_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def tiles(c: Compilation, op: str | None) -> Answer:
     parts = [
         f"{called[t.binding]}: {t.binding} {PROGRAM}, "
         f"from {', '.join(sorted(origins[t.binding]))}\n"
-        f"{candidates(t.candidates)}{_efficient(t)}{_measured(t)}"
+        f"{candidates(t.candidates)}{_not_fastest(c, t)}{_efficient(t)}{_measured(t)}"
         for t in found
     ]
     return Answer(data, "\n\n".join(parts))
@@ -138,6 +139,17 @@ def _tiling(t: TilingDecision, origins: Mapping[str, frozenset[str]]) -> dict[st
             for m in t.measured
         ]
     return told
+
+
+def _not_fastest(c: Compilation, t: TilingDecision) -> str:
+    """What put the first before one that is faster by the model."""
+    legal = [x for x in t.candidates if not x.refused]
+    if t.pinned or t.measured or not legal:
+        return ""
+    kernel = c.binding(t.binding).kernel_call.kernel
+    fastest = min(legal, key=lambda x: x.cost_us)
+    why = why_first(legal[0], fastest, kernel, c.device, c.program.env.hints)
+    return f"\nthe first is as good as the fastest, {fastest.label}, and {why}" if why else ""
 
 
 def _efficient(t: TilingDecision) -> str:
