@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from explorer.cost.bound import bind_kernel, sizes_of
@@ -85,8 +86,9 @@ class Weld:
             if not isinstance(b.expr, KernelCall) or b.name in groups
         )
         results = {b.name: b.vars for b in body if b.vars}
+        apart_bytes = {b.name: _moved(b, program.env) for b in f.body if b.vars}
         for g in groups.values():
-            graph.append(_summary(g, results[g.name], program, self.device))
+            graph.append(_summary(g, results[g.name], program, self.device, apart_bytes))
             edges += [*g.inner, *_outer_edges(g, groups, self.device, program.env)]
         return replace(f, body=body)
 
@@ -141,15 +143,28 @@ def _welded(binding: Binding, group: Group) -> Binding:
     return replace(binding, expr=call, origin=group.origin)
 
 
-def _summary(g: Group, results: tuple[Var, ...], program: Program, device: Device) -> FusionGroup:
+def _summary(
+    g: Group,
+    results: tuple[Var, ...],
+    program: Program,
+    device: Device,
+    apart_bytes: Mapping[str, int],
+) -> FusionGroup:
+    """What became of a group; before, each member read its arguments and stored its results."""
     after = sum(bytes_of(v, program.env) for v in (*g.args, *results))
-    inside = sum(program.env.hint(e.bytes) for e in g.inner)
     plan = None
     if g.tile is not None:
         bound = bind_kernel(g.kernel, sizes_of(g.kernel, program.env))
         plan = plan_group(g.kernel, device, program.env, dict(g.tile.cut_of(bound)))
-    before = after + 2 * inside
+    before = sum(apart_bytes[m] for m in g.members)
     return FusionGroup(g.name, g.members, g.kinds, before, after, g.steps, g.origin, plan)
+
+
+def _moved(b: Binding, env: ShapeEnv) -> int:
+    """Return the bytes of what a call reads and of its results; 0 for what is no kernel."""
+    if not isinstance(b.expr, KernelCall):
+        return 0
+    return sum(bytes_of(v, env) for v in (*dict.fromkeys(b.expr.args), *b.vars))
 
 
 def _outer_edges(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import explorer
 from explorer.devices.catalogue import device
 from explorer.ir.calls import KernelCall
 from explorer.ir.program import Program
@@ -54,3 +55,15 @@ def test_what_fits_into_the_last_cache_is_moved_once(name: str) -> None:
     exact, lines = border_bytes(program)
     assert dram_bytes(program, DEVICE) <= lines
     assert dram_bytes(program, DEVICE) >= 0.5 * exact  # embeddings load some rows of a table
+
+
+def test_bytes_before_fusion_count_every_reader_of_a_value() -> None:
+    """GELU reads its bias twice: two kernels read what a third one stores once."""
+    c = explorer.compile("tests/data/tiny_bert.onnx", until="welded")
+    step = c.snapshot("weld")
+    calls = {b.name: b for b in step.before.kernel_calls}
+    env, graph = c.program.env, step.after.decisions.tile_graph
+    for group in graph.groups:
+        kernels = [calls[m] for m in group.members]
+        moved = [v for b in kernels for v in (*dict.fromkeys(b.kernel_call.args), *b.vars)]
+        assert group.bytes_before == sum(env.hint(v.type.bytes) for v in moved), group.name
