@@ -173,7 +173,7 @@ def test_the_error_of_a_prediction_is_told_as_one_everywhere(session: Session) -
         session.answer("picture", {"room": r})["table"]["caption"] for r in ("rammer", "errors")
     ]
     heads = session.parts()["walls"]["wall_measured"]["compared"]
-    assert all(words in said for said in (*captions, heads, session.verdict()["small"]))
+    assert all(words in said for said in (*captions, heads, session.verdict()["plan"]))
 
 
 def test_a_link_restores_knobs_and_views(session: Session) -> None:

@@ -39,14 +39,21 @@ def verdict(
         return {"big": "not measured yet", "small": f"predicted {time_text(planned_us)}"}
     time = step.time
     big = f"{time_text(time.median_us)} per run"
-    small = f"99 %: {time_text(time.low_us)} to {time_text(time.high_us)}, n = {time.n}"
-    off = f" · {off_text(walls.error)}" if walls else ""
+    small = f"99 %: {_between(time.low_us, time.high_us)}"
+    plan = off_text(walls.error) if walls else ""
     if step.versus is None:
-        small += off + _apart(step.setting, base.setting)
-        return {"big": big, "small": small, "n": time.n}
+        small += f", n = {time.n}{_apart(step.setting, base.setting)}"
+        return {"big": big, "small": small, "n": time.n, "plan": plan}
     found = against(step.versus)
-    ends = f"{found['low']:.2f} to {found['high']:.2f}"
-    return found | {"big": big, "small": f"{small} · {found['short']} ({ends}){off}"}
+    ends = f"{found['low']:.2f} to {found['high']:.2f}, n = {found['n']}"
+    return found | {"big": big, "small": f"{small} · {found['short']} ({ends})", "plan": plan}
+
+
+def _between(low_us: float, high_us: float) -> str:
+    """Return an interval of times, its unit once where both have it."""
+    low, high = time_text(low_us), time_text(high_us)
+    same = low.split()[1:] == high.split()[1:]
+    return f"{low.split()[0] if same else low} to {high}"
 
 
 def _apart(now: Setting, base: Setting) -> str:
@@ -60,8 +67,8 @@ def _apart(now: Setting, base: Setting) -> str:
 
 def elsewhere(us: float, base_us: float, device: str) -> dict[str, Any]:
     """Return the prediction for hardware that is not here, against that of the baseline."""
-    times = f" · {us / base_us:.2f}× the baseline's prediction" if base_us else ""
-    words = f"a prediction: this machine is not {device}, so nothing is measured{times}"
+    times = f"{us / base_us:.2f}× the baseline's prediction · " if base_us else ""
+    words = f"{times}not here, so not measured"
     return {"big": f"{time_text(us)} predicted on {device}", "small": words, "runs": False}
 
 
