@@ -39,7 +39,7 @@ OLD = {  # what is written in its place
 }
 CODE = ("options", "cache", "codegen", "lines", "tile_program")  # names of options, or sources
 TO_DO = {  # pictures that are being drawn anew
-    "grinder", "roller", "memory_lines", "staircase", "waves", "roofline", "layout", "layers", "memory_time",
+    "grinder", "roller", "memory_lines", "staircase", "waves", "roofline", "layout", "memory_time",
 }  # fmt: skip
 EXEMPT = (  # workers of a sweep are processes of a cluster; code is no text
     "explorer/tuning/sweep/", "explorer/cli/commands/sweep.py",
