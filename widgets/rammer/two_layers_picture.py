@@ -58,7 +58,9 @@ def table(found: Rammed) -> Table:
     areas = [found.rows(s).areas_us() for s in sides]
     names = dict.fromkeys(n for a in areas for n in a)
     one, other = areas
-    rows = tuple((n, round(one.get(n, 0.0), 2), round(other.get(n, 0.0), 2)) for n in names)
+    rows = tuple(
+        (NAMES.get(n, n), round(one.get(n, 0.0), 2), round(other.get(n, 0.0), 2)) for n in names
+    )
     total = ("all", round(sum(one.values()), 2), round(sum(other.values()), 2))
     columns = ("core × µs" if not found.gpu else "SM × µs", found.chosen.policy, "op-by-op")
     return Table(columns, (*rows, total), (), caption(found), see(found))
