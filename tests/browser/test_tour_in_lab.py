@@ -5,13 +5,16 @@ The house follows a theme that changes; that it also begins with a dark one is f
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from nbformat.v4 import new_code_cell, new_notebook
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.driver import Lab, Tab
+from tests.browser.driver import TOKEN, Lab, Tab
 from tests.browser.test_house import PIXELS
 from widgets.draw import theme
 from widgets.session.state import from_fragment
@@ -26,8 +29,37 @@ WALL = f"document.querySelector('{HOUSE}').ironworks.wall"
 LAB_PIXELS = PIXELS.replace("#house .ironworks", HOUSE)
 
 
+# Two explorers and widgets of a reader's own, which are linked in the page and by the kernel.
+LINKED = """
+import ipywidgets, plotly.graph_objects as go, widgets
+from IPython.display import display
+
+model = "../tests/data/tiny_bert.onnx"
+first, second = widgets.explore(model), widgets.explore(model, target="v100")
+slider = ipywidgets.IntSlider(min=1, max=9999, continuous_update=False)
+ipywidgets.link((first, "batch"), (slider, "value"))
+field = ipywidgets.IntText()
+ipywidgets.jslink((first, "batch"), (field, "value"))
+ipywidgets.jslink((first, "selected"), (second, "selected"))
+chart, other, seen = ipywidgets.Output(), ipywidgets.Output(), {}
+
+def follow(_):
+    seen[first.batch] = first.time_us
+    figure = go.Figure(go.Scatter(x=list(seen), y=list(seen.values()), mode="markers"))
+    with chart:
+        chart.clear_output(wait=True)
+        figure.show()
+
+first.observe(follow, "time_us")
+with other:
+    display(second)
+display(ipywidgets.VBox([slider, field, chart, first, other]))
+"""
+
+
 @dataclass
 class Tour:
+    lab: Lab
     tab: Tab
     house: Locator
 
@@ -63,10 +95,12 @@ def tour(
     lab = Lab(root, root / "jupyter", request.param)
     tab = Tab(browser, 1720, 1100)
     try:
+        linked = new_notebook(cells=[new_code_cell(LINKED)])
+        nbformat.write(linked, root / "notebooks" / "linked.ipynb")
         lab.open(tab.page, "notebooks/00_tour.ipynb")
         tab.page.keyboard.press("Control+b")  # the file list gives its room to the notebook
         lab.run_all(tab.page, f"{HOUSE} .house >> nth=1")
-        found = Tour(tab, tab.page.locator(HOUSE).first)
+        found = Tour(lab, tab, tab.page.locator(HOUSE).first)
         found.settled()
         yield found
     finally:
@@ -200,3 +234,42 @@ def test_a_tile_changed_the_reason_seen_and_the_link_shared_in_twelve_actions(to
     assert "tile" in from_fragment(link.rsplit("=", 1)[1]).knobs
     tour.page.keyboard.press("u")
     tour.settled()
+
+
+@pytest.mark.parametrize("host", ["lab", "voila"])
+def test_widgets_of_the_reader_are_one_with_the_explorer(
+    tour: Tour, browser: Browser, host: str
+) -> None:
+    with closing(Tab(browser, 1440, 1000)) as tab:
+        page = tab.page
+        if host == "lab":
+            tour.lab.open(page, "notebooks/linked.ipynb")
+            tour.lab.run_all(page, ".ironworks .house >> nth=1")
+        else:
+            page.goto(f"{tour.lab.url}/voila/render/notebooks/linked.ipynb?token={TOKEN}")
+            page.wait_for_selector(".ironworks .house >> nth=1", timeout=120_000)
+        first, second = (page.locator(".ironworks").nth(n) for n in (0, 1))
+        settled = "() => !document.querySelector('.house[aria-busy]')"
+        page.wait_for_function(settled, timeout=120_000)
+
+        # The plan follows the reader's slider, the field is told in the page, the chart by a time.
+        page.locator(".widget-slider .noUi-handle").focus()
+        page.keyboard.press("ArrowRight")
+        field = page.locator(".widget-text input[type=number]")
+        expect(field).to_have_value("2", timeout=20_000)
+        expect(first.locator(".result")).to_contain_text("has other sizes", timeout=20_000)
+        page.wait_for_selector(".js-plotly-plot .point", timeout=60_000)
+        page.wait_for_function(settled, timeout=60_000)
+
+        # What is refused goes back, and the explorer says why.
+        field.fill("-1")
+        field.press("Enter")
+        expect(field).to_have_value("2")
+        expect(first.locator(".foot .said")).to_have_text("batch is 1 or more, not -1")
+
+        # The selection of one is the other's.
+        first.locator(".bar .name").click()
+        page.keyboard.press("j")
+        name = first.locator(".trail b").first.inner_text()
+        expect(second.locator(".trail b").first).to_have_text(name)
+        assert tab.faults == [] and (host == "voila" or tab.outside == [])  # its frame's icons

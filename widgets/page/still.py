@@ -11,9 +11,10 @@ from html import escape
 
 NAME = "ironworks-still"
 HOW = "A still picture: run the cell to explore it."
+OWN = f"> .jp-OutputArea-output > .{NAME}"  # not one in an Output inside
 STYLE = f"""
-.jp-OutputArea-child:has(.{NAME}:not([hidden])) + .jp-OutputArea-child,
-.jp-OutputArea-child:has(.{NAME}[hidden]) {{ display: none }}
+.jp-OutputArea-child:has({OWN}:not([hidden])) + .jp-OutputArea-child,
+.jp-OutputArea-child:has({OWN}[hidden]) {{ display: none }}
 .{NAME} img {{ display: block; max-width: 100%; background: #fff }}
 .{NAME} p, .{NAME} summary {{ font: 13px/1.5 system-ui, sans-serif; margin: 4px 0 }}
 """
