@@ -595,7 +595,7 @@ def test_explain_grinder_lists_the_ways_of_a_loop_with_what_they_should_take(
     assert found["kind"] == "loop" and found["chosen"]["level"] == "device"
     assert "its data may end it" in ways["unrolled"] and not ways["on the host"]
     _, text, _ = shell(*flags, "--set", "grinder.schedule=host")
-    assert f"loop {found['binding']}: host; predicted for a trip" in text
+    assert f"loop {found['binding']}: host; predicted per iteration" in text
 
 
 def test_explain_calls_kernels_as_pictures_do_and_is_asked_so(shell: Shell) -> None:

@@ -65,7 +65,7 @@ def kernel_terms(
 ) -> Terms:
     """Microseconds of a whole kernel in normal form on all units of a device, by cause.
 
-    To the causes of `task_terms` comes "imbalance": some units have a task more than others.
+    To the causes of `task_terms` comes "load imbalance": some units have a task more than others.
     """
     estimate = Estimate(kernel, tiling, device, regions, once=True)
     return estimate.kernel_terms(sizes)
@@ -125,7 +125,7 @@ class Estimate:
         late_us = (whole - early_us) / max(1, count - early)
         first = min(share, early) * early_us / max(1, early) + max(0, share - early) * late_us
         spread = tuple((name, us / units) for name, us in total)
-        return (*spread, ("imbalance", max(0.0, first - whole / units)))
+        return (*spread, ("load imbalance", max(0.0, first - whole / units)))
 
     def counts(self, sizes: Sizes) -> Counts:
         """What all tasks together do, but for memory: what the constants are fitted to."""

@@ -27,4 +27,4 @@ def efficient(
 
 def work_us(candidate: Candidate[Tiling]) -> float:
     """What the tasks of a tiling take, shared evenly by all units."""
-    return candidate.cost_us - dict(candidate.terms).get("imbalance", 0.0)
+    return candidate.cost_us - dict(candidate.terms).get("load imbalance", 0.0)

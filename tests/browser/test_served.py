@@ -44,7 +44,7 @@ def test_a_visitor_has_the_house_and_no_code(browser: Browser, served: str) -> N
     assert "widgets.page.serving" not in tab.page.content()
     tab.page.locator(".knob .seg [role=radio][aria-checked=false]").first.click()
     tab.page.wait_for_function("() => document.querySelectorAll('.hr').length === 2")
-    tab.tab.page.wait_for_selector(".settings tr.other")
+    tab.page.wait_for_selector(".settings tr.other")
     changed = tab.page.locator(".settings tr.other").all_inner_texts()
     assert any(row.startswith("top_k") for row in changed)
     assert tab.outside == [] and tab.faults == []
@@ -58,7 +58,7 @@ def test_a_served_page_follows_the_system_and_offers_nothing_that_it_refuses(
     page = tab.page
     page.emulate_media(color_scheme="dark")
     page.goto(served)
-    page.wait_for_selector(".house .stage", timeout=60_000)
+    page.wait_for_selector(".house .bar", timeout=60_000)
     ground = "node => getComputedStyle(node).backgroundColor"
     assert page.locator(".house").evaluate(ground) == rgb(DARK["pane"])
     assert page.locator("body").evaluate(ground) == rgb(DARK["app"])
@@ -67,10 +67,7 @@ def test_a_served_page_follows_the_system_and_offers_nothing_that_it_refuses(
         "light => getComputedStyle(document.querySelector('.house')).backgroundColor === light",
         arg=rgb(LIGHT["pane"]),
     )
-    page.evaluate("document.querySelector('.ironworks').ironworks.state.room = 'lines'")
-    page.locator(".house .stage", has_text="EMITTED").click()
-    page.locator(".pw .tabs button", has_text="Source to assembly").click()
-    page.locator(".house .node").first.click()
+    page.evaluate("document.querySelector('.ironworks').ironworks.go('lines')")
     page.wait_for_selector(".linked .column .ln", timeout=60_000)
     assert not page.locator(".linked button", has_text="Edit").is_visible()
     tab.close()

@@ -99,9 +99,9 @@ def test_a_kernel_takes_its_tasks_and_the_imbalance_of_the_last_ones(kernel: Ker
         one = sum(x for _, x in task_terms(kernel, tiling, DEVICE, {}))
         whole = dict(kernel_terms(kernel, tiling, DEVICE, {}))
         even = one * number / DEVICE.units
-        assert sum(whole.values()) == pytest.approx(even + whole["imbalance"])
-        assert -1e-9 <= whole["imbalance"] <= 1.5 * one
-        assert whole["imbalance"] > 0 or number % 2 == 0
+        assert sum(whole.values()) == pytest.approx(even + whole["load imbalance"])
+        assert -1e-9 <= whole["load imbalance"] <= 1.5 * one
+        assert whole["load imbalance"] > 0 or number % 2 == 0
 
 
 def test_lines_of_one_set_drive_each_other_out() -> None:
@@ -134,7 +134,7 @@ def test_one_unit_has_nobody_to_wait_for() -> None:
     kernel = reduction(512, 1024, 0)
     for size in (832, 480, 31):
         whole = dict(kernel_terms(kernel, Tiling((("j", size),)), ONE, {}))
-        assert whole["imbalance"] == pytest.approx(0.0, abs=1e-9)
+        assert whole["load imbalance"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_narrow_columns_of_wide_rows_begin_a_page_for_each_row() -> None:

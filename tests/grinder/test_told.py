@@ -54,10 +54,12 @@ def test_barriers_are_of_a_trip_a_decision_or_a_call(compiled: Compilation) -> N
     assert rows is not None
     shown = task_tree.figure(rows, (2400, 1400)).text("light")
     for said in (text, shown):
-        assert "barriers a trip" in said and "barriers a call" in said
-        assert "1 barrier a decision" in said
+        assert "barriers per iteration" in said and "barriers per call" in said
+        assert "1 barrier per decision" in said
     for line in text.splitlines():
-        unit = {"loop": " a trip", "branch": " a decision", "call": " a call"}.get(line.split()[0])
+        unit = {"loop": " per iteration", "branch": " per decision", "call": " per call"}.get(
+            line.split()[0]
+        )
         if "in the next frame" in line:
             unit = None
         assert ("barrier" in line) == (unit is not None), line

@@ -95,14 +95,14 @@ def test_each_side_of_a_branch_is_counted_and_both_sum_to_the_trips(
     loop, branch = sorted(wall.ran, key=lambda r: r.kind, reverse=True)
     assert (loop.kind, loop.times, loop.trips) == ("loop", 1, 111)
     assert (branch.kind, branch.times, branch.then) == ("branch", 111, 70)
-    assert loop.words == "ran 111 trips" and branch.words == "then side 70 of 111"
+    assert loop.words == "ran 111 iterations" and branch.words == "then side 70 of 111"
     assert sum(t.count for t in wall.trips) == 111
 
 
 def test_a_loop_that_ends_at_once_was_entered(compiled: dict[str, Compilation]) -> None:
     for schedule in SCHEDULES:
         (loop,) = run(compiled["collatz"], schedule, {"n": np.int64(1)}).ran
-        assert (loop.times, loop.trips, loop.words) == (1, 0, "ran 0 trips")
+        assert (loop.times, loop.trips, loop.words) == (1, 0, "ran 0 iterations")
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -161,5 +161,5 @@ def test_what_is_more_than_there_is_room_for_is_not_counted(
 
 
 def test_what_ran_is_told_in_words() -> None:
-    assert Ran("x", "loop", 3, 1).words == "ran 1 trip, entered 3 times"
+    assert Ran("x", "loop", 3, 1).words == "ran 1 iteration, entered 3 times"
     assert Ran("x", "call", 1, 1200, 0, 13).words == "1,200 calls, depth 13"

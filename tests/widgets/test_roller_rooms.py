@@ -198,7 +198,7 @@ def test_results_that_are_no_choices_have_letters(session: Session) -> None:
 def test_the_axes_of_a_staircase_have_words_and_decimal_ticks(session: Session) -> None:
     for rolled in every(session):
         body = figure(staircase.data(rolled)).body
-        assert "room taken, of the tightest limit" in body and ">100 %</text>" in body
+        assert "share of the tightest limit" in body and ">100 %</text>" in body
         assert "loading time over computing time" in body and ">1×</text>" in body
 
 
@@ -232,7 +232,7 @@ def test_waves_hold_every_copy_and_the_last_one_says_what_is_idle() -> None:
     for w in rows.waves:
         assert sum(w.copies(n) for n in range(w.waves)) == w.grid
     assert rows.waves[0].grid == 2048 and rows.waves[0].waves == 26
-    assert "the last fills 48 of 80; 1.5% of all units' time is idle" in scale_out.caption(rows)
+    assert "the last fills 48 of 80; 1.5% of their time is idle" in scale_out.caption(rows)
 
 
 def test_a_small_operator_was_cut_finer_and_says_so(session: Session) -> None:

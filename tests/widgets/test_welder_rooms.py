@@ -447,7 +447,7 @@ def test_changes_are_said_in_numbers_and_no_room_is_marked() -> None:
     hands = Hands(judge=Judged(Outcome(before, after)))
     session = Session(hand.HandMade(), compare=hand.compare, hands=hands)
     found = session.answer("move", {"value": "conv_out", "level": "DRAM"})
-    assert [row[3] for row in found["rows"]] == ["+1", "+200.0%", "no room", "+25.0%"]
+    assert [row[3] for row in found["rows"]] == ["+1", "+200.0%", "too large", "+25.0%"]
     assert found["rows"][2][4] and found["said"] == "conv_out in DRAM: predicted 12.5 µs, +25.0%"
 
 

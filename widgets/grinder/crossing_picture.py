@@ -44,7 +44,7 @@ def _known(rows: CrossingRows) -> Iterator[str]:
     """What the times were predicted from, and what was timed, a line each."""
     k = rows.constants
     source = "as supposed here" if rows.supposed else k.source
-    yield f"a launch {k.launch_us:g} µs, a barrier of all units {k.barrier_us:g} µs ({source})"
+    yield f"a launch {k.launch_us:g} µs, a barrier of all cores {k.barrier_us:g} µs ({source})"
     copy_us, look_us = k.python.copy_us, k.python.look_us
     yield f"a copy from Python {copy_us:g} µs, a scalar readback {look_us:g} µs"
     if rows.timed:
@@ -134,7 +134,7 @@ PICTURE = Picture(
     name="crossing",
     title="Crossing point",
     words="What a loop takes by its iterations, over what it takes on the host: in the program, "
-    "on one unit, unrolled.",
+    "on one core, unrolled.",
     stage=Stage.TASKED,
     family=LOOPS,
     draw=_draw,

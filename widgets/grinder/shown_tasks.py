@@ -104,7 +104,7 @@ def _nodes(tree: TaskTree, facts: Facts, *, alone: bool, arm: str = "") -> Itera
 def barriers_and_reason(tree: TaskTree) -> str:
     """How often all units meet in it, and why it runs at its level."""
     met = tree.barriers_per_trip if tree.kind in COSTS_ARE_OF else 0
-    barriers = f"{count_text(met, 'barrier')} a {COSTS_ARE_OF[tree.kind]}" if met else ""
+    barriers = f"{count_text(met, 'barrier')} per {COSTS_ARE_OF[tree.kind]}" if met else ""
     return "; ".join(filter(None, (barriers, tree.reason)))
 
 

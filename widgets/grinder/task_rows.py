@@ -129,7 +129,7 @@ def table(rows: tuple[TaskRow, ...], see: tuple[Sentence, ...] = ()) -> Table:
             "barriers each time",
             "reason",
             "schedules, predicted",
-            "in a run, measured",
+            "per run, measured",
         ),
         tuple(
             (

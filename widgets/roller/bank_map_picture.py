@@ -69,7 +69,7 @@ def caption(rows: BankRows) -> str:
     else:
         told += ", none with a conflict"
     if not rows.exact:
-        told += "; of long loops the first trips and the last were evaluated"
+        told += "; of long loops the first iterations and the last were evaluated"
     if rows.unknown:
         told += f"; data decide the indices of {count_text(rows.unknown, 'line')}"
     return f"{told}; {rows.predicted}"

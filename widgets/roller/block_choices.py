@@ -26,7 +26,7 @@ from widgets.model.knobs import Setting
 from widgets.roller.rolled import Choice, Level
 
 MOST = 6  # thread blocks to choose from, beside those of the wall
-TAKEN = "taken by the wall, which also counts the room that blocks leave beside them"
+TAKEN = "taken by the wall, which also counts the memory that blocks leave beside them"
 
 
 @dataclass(frozen=True, slots=True)

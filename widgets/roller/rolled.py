@@ -147,7 +147,7 @@ def _result(c: Construction, p: TiledProgram, device: Device, rules: LevelRules)
 def _note(p: TiledProgram) -> str:
     if p.shrunk_from:
         was = tile_words(p.tiles[0].expression.axes, p.shrunk_from[0].shape)
-        return f"cut finer, so that every unit has work: it was {was}"
+        return f"cut finer, so that every core or SM has work: it was {was}"
     return "a border program: the last that fits, not compute bound" if p.border else ""
 
 
@@ -163,7 +163,7 @@ def weighed(
         if why:
             notes.setdefault(decision.chosen, f"taken: as good as the fastest, and {why}")
     if decision.efficient is not None:
-        notes.setdefault(decision.efficient, "takes less of all units: the wall may run it")
+        notes.setdefault(decision.efficient, "takes less in all: the schedule may run it")
     found = (_choice(kernel, c, device, sizes, times) for c in legal[:MOST])
     return tuple(replace(c, note=notes.get(c.tiling, "") if c.tiling else "") for c in found)
 

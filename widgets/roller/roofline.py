@@ -132,6 +132,6 @@ def point_words(p: Point, n: int) -> str:
     """The tile of a rank in a sentence."""
     measured = f", measured {time_text(p.measured_us)}" if p.measured_us else ""
     return (
-        f"{n + 1}: {p.tile}; {p.intensity:.3g} operations a byte from {p.level}; modelled "
+        f"{n + 1}: {p.tile}; {p.intensity:.3g} operations a byte from {p.level}; predicted "
         f"{time_text(p.modelled_us)}{measured}"
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from explorer.ir.stage import Stage
-from widgets.draw.table import Table, count_text
+from widgets.draw.table import Table, count_text, speed_text
+from widgets.model.brick_wall import units_text
 from widgets.model.picture import Picture
 from widgets.roller.roofline import RooflineRows, data
 from widgets.roller.view import TILES, of_tile
@@ -12,8 +13,8 @@ from widgets.roller.view import TILES, of_tile
 def table(rows: RooflineRows) -> Table:
     """One row a tile."""
     columns = (
-        "rank", "tile", "bound by", "operations a byte", "bound GFLOP/s", "modelled GFLOP/s",
-        "measured GFLOP/s", "modelled µs", "measured µs", "n", "modelled over measured",
+        "rank", "tile", "bound by", "operations a byte", "bound GFLOP/s", "predicted GFLOP/s",
+        "measured GFLOP/s", "predicted µs", "measured µs", "n", "predicted over measured",
     )  # fmt: skip
     found = tuple(
         (
@@ -36,25 +37,15 @@ def table(rows: RooflineRows) -> Table:
 
 def caption(rows: RooflineRows) -> str:
     """Peak, and how far the model was off where the clock ran."""
-    peaks = ", ".join(f"{_number(p)} GFLOP/s of {_units(u)}" for u, p in rows.peaks)
+    peaks = ", ".join(f"{speed_text(p)} of {units_text(u, rows.device)}" for u, p in rows.peaks)
     text = (
-        f"{rows.kernel} on {rows.device}: {peaks}; {count_text(len(rows.points), 'tile')} modelled"
+        f"{rows.kernel} on {rows.device}: {peaks}; {count_text(len(rows.points), 'tile')} predicted"
     )
     if not rows.errors:
         return f"{text}, none measured" + (" yet" if rows.own else "")
     low, high = min(rows.errors), max(rows.errors)
     spread = f", {low:.2f} to {high:.2f}" if len(rows.errors) > 1 else ""
-    return (
-        f"{text}, {len(rows.errors)} measured: modelled over measured time {rows.error:.2f}{spread}"
-    )
-
-
-def _units(count: int) -> str:
-    return "1 unit" if count == 1 else f"{count} units"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+    return f"{text}, {len(rows.errors)} measured: predicted over measured {rows.error:.2f}{spread}"
 
 
 PICTURE = Picture(

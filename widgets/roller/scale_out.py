@@ -9,6 +9,7 @@ from explorer.ir.stage import Stage
 from explorer.roller.construct.scale_out import Waves
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table
+from widgets.model.brick_wall import units_text
 from widgets.model.picture import Picture
 from widgets.roller.rolled import Rolled
 from widgets.roller.view import TILES, of_tile
@@ -48,7 +49,7 @@ def data(rolled: Rolled) -> WaveRows:
 
 def table(rows: WaveRows) -> Table:
     """One row a tile."""
-    columns = ("tile", "copies", "units", "beside", "waves", "in the last", "idle", "note")
+    columns = ("tile", "copies", "cores or SMs", "beside", "waves", "in the last", "idle", "note")
     found = tuple(
         (tile, w.grid, w.units, w.beside, w.waves, w.last, f"{1 - w.efficiency:.1%}", note)
         for tile, w, note in zip(rows.tiles, rows.waves, rows.notes, strict=True)
@@ -62,10 +63,11 @@ def caption(rows: WaveRows) -> str:
         return f"{rows.kernel} on {rows.device}: no tile fits"
     w = rows.waves[rows.rank]
     beside = f", {w.beside} beside each other" if w.beside > 1 else ""
-    idle = f"{1 - w.efficiency:.1%} of all units' time is idle"
+    idle = f"{1 - w.efficiency:.1%} of their time is idle"
+    units = units_text(w.units, rows.device)
     waves = f"{w.waves:,} wave{'' if w.waves == 1 else 's'}"
     return (
-        f"{rows.kernel} on {rows.device}: {w.grid:,} copies on {w.units} units{beside}: "
+        f"{rows.kernel} on {rows.device}: {w.grid:,} copies on {units}{beside}: "
         f"{waves}, the last fills {w.last:,} of {w.places:,}; {idle}"
     )
 
@@ -79,7 +81,14 @@ def figure(rows: WaveRows) -> Svg:
         return Svg(WIDTH, 40, "".join(marks), f"Scale-out: {caption(rows)}")
     w = rows.waves[rows.rank]
     marks.append(label(LEFT, 54, "wave", "q"))
-    marks.append(label(FIRST, 54, f"{w.places:,} places of {w.units} units, left to right", "q"))
+    marks.append(
+        label(
+            FIRST,
+            54,
+            f"{w.places:,} places of {units_text(w.units, rows.device)}, left to right",
+            "q",
+        )
+    )
     y = 62.0
     for number in _shown(w.waves):
         if number < 0:
@@ -132,7 +141,7 @@ def words(rows: WaveRows, n: int) -> str:
 PICTURE = Picture(
     name="waves",
     title="Waves",
-    words="Copies of one unit's tile over all units, in waves, and what the last one leaves idle.",
+    words="Copies of one tile over all cores or SMs, in waves, and what the last one leaves idle.",
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",

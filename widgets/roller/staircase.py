@@ -183,7 +183,7 @@ def _way(c: Construction, end: Step) -> str:
 
 def sentence(r: StepRow, score: str) -> str:
     """A step in words: what was enlarged and why, what it costs, and what followed."""
-    unit = "operations a byte" if score == "artifact" else "bytes saved a byte of room"
+    unit = "operations a byte" if score == "artifact" else "bytes saved a byte of memory"
     eps = f", eps {r.eps:g}" if r.eps else ""
     why = f" (score {r.score:.3g} {unit})" if r.axis and r.change != "the first tile" else ""
     times = f"computing {time_text(r.compute_us)}, loading {time_text(r.memory_us)}"

@@ -126,7 +126,7 @@ def _rooms(
         at = (log10(max(share, least / 1.6)) - low) / (high - low)
         return foot - min(1.0, at) * (foot - top)
 
-    yield label(0, top - 30, "room taken, of the tightest limit", "q")
+    yield label(0, top - 30, "share of the tightest limit", "q")
     before = foot + 40
     for power in (p for p in range(floor(high), ceil(low) - 1, -1)):
         share = 10.0**power

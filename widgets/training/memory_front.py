@@ -12,7 +12,7 @@ from explorer.autodiff.rematerialisation.policy import front
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.plots import colours, styled
-from widgets.draw.table import Table, size_text, time_text
+from widgets.draw.table import Table, count_text, size_text, time_text
 from widgets.model.compiled import Compiled
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -68,7 +68,7 @@ def table(rows: tuple[Weighed, ...]) -> Table:
             for p in rows
         ),
         (),
-        f"Memory against time of {len(rows)} points, predicted; {taken.words}",
+        f"{count_text(len(rows), 'plan')} by memory and time, predicted; {taken.words}",
     )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
 
 PICTURE = Picture(
     name="memory_time",
-    title="Memory against time",
+    title="Memory by time",
     words="What intermediates would take at once if more values were computed again, and the time.",
     draw=_draw,
     stage=Stage.DIFFERENTIATED,

@@ -79,7 +79,7 @@ def changes(before: Totals, after: Totals) -> list[tuple[str, str, str, str, boo
             f"held in {after.level}",
             f"{size_text(before.footprint)} ({before.level})",
             f"{size_text(after.footprint)}{room}",
-            "no room" if full else _share(before.footprint, after.footprint),
+            "too large" if full else _share(before.footprint, after.footprint),
             full,
         ),
         (

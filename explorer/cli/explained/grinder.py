@@ -37,7 +37,7 @@ def tasks(c: Compilation, op: str | None) -> Answer:
 
 def _weighed(decision: ControlDecision) -> str:
     unit = COSTS_ARE_OF[decision.kind]
-    head = f"{decision.kind} {decision.binding}: {decision.chosen.words}; predicted for a {unit}"
+    head = f"{decision.kind} {decision.binding}: {decision.chosen.words}; predicted per {unit}"
     timed = [(m.way.words, duration(m.measured_us), str(m.rank)) for m in decision.measured]
     measured = table(("way", ">measured, per run", ">by the model"), timed)
     lines = (head, candidates(decision.candidates), *([measured] if timed else []))
@@ -58,7 +58,7 @@ def _branches(
             yield from _branches(part, op, indent, called)
         return
     unit = COSTS_ARE_OF.get(tree.kind) if tree.parts else None
-    barriers = f", {counted(tree.barriers_per_trip, 'barrier')} a {unit}" if unit else ""
+    barriers = f", {counted(tree.barriers_per_trip, 'barrier')} per {unit}" if unit else ""
     reason = f": {tree.reason}" if tree.reason else ""
     name = called.get(tree.binding, tree.name) if tree.kind == "operator" else tree.name
     yield f"{indent}{tree.kind} {name}, on the {tree.level}{barriers}{reason}"

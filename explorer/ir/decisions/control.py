@@ -60,7 +60,12 @@ class MeasuredWay:
     measured_us: float
 
 
-COSTS_ARE_OF = {"loop": "trip", "branch": "decision", "call": "call", "group": "entry"}  # by kind
+COSTS_ARE_OF = {
+    "loop": "iteration",
+    "branch": "decision",
+    "call": "call",
+    "group": "entry",
+}  # by kind
 
 
 @dataclass(frozen=True, slots=True)

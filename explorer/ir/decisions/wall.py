@@ -58,7 +58,7 @@ class Ran:
         often = "" if self.times == 1 else f", entered {self.times:,} times"
         match self.kind:
             case "loop":
-                return f"ran {self.trips:,} trip{'' if self.trips == 1 else 's'}{often}"
+                return f"ran {self.trips:,} iteration{'' if self.trips == 1 else 's'}{often}"
             case "branch":
                 return f"then side {self.then:,} of {self.times:,}"
             case _:

@@ -209,7 +209,7 @@ class _Chooser:
             yield ControlDecision(binding, kind, way, (*first, *others), reason)
         for name, ways in self.base.weighed_groups():
             said = [f"{1000 * w.cost_us:,.0f} ns {w.label}" for w in ways if not w.refused]
-            reason = f"predicted for an entry: {', '.join(said)}"
+            reason = f"predicted per entry: {', '.join(said)}"
             yield ControlDecision(name, "group", ways[0].value, ways, reason)
 
     def reason(self, weighed: _Weighed, way: ControlWay, inside: bool) -> str:
@@ -224,7 +224,7 @@ class _Chooser:
         said = [f"{1000 * w.cost_us:,.0f} ns {w.label}" for w in weighed.ways if not w.refused]
         unit = COSTS_ARE_OF[KINDS[type(weighed.part)]]
         granted = f"; {weighed.said}" if weighed.said else ""
-        return f"predicted for a {unit}: {', '.join(said)}{granted}"
+        return f"predicted per {unit}: {', '.join(said)}{granted}"
 
     def inside(self, parts: Sequence[UTask], in_program: bool) -> Iterator[str]:
         """The bindings of what stands inside of a loop, branch or recursion in the program."""

@@ -262,7 +262,7 @@ def _weighed(k: TileRows) -> list[str]:
     most = max((c.cost_us for c in taken[:9]), default=1) or 1
     bar = 520 if k.block is None else 582  # blocks have more to tell
     head = f"Weighed; {len(refused)} refused"
-    marks = [label(410, 22, head, "i w"), label(668, 22, "modelled µs", "q", anchor="end")]
+    marks = [label(410, 22, head, "i w"), label(668, 22, "predicted µs", "q", anchor="end")]
     y = 34
     for c in taken[:9]:
         on = c.label == k.chosen
