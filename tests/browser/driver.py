@@ -106,6 +106,7 @@ class Lab:
             f"--IdentityProvider.token={TOKEN}",
             f"--ServerApp.root_dir={root}",
             "--LabApp.news_url=",
+            "--LabApp.expose_app_in_browser=True",
             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         ]
         settings = own / "settings" / "@jupyterlab" / "apputils-extension"

@@ -21,7 +21,8 @@
     kernel: () => driver().calls().findIndex(c => c[2].includes(driver().state.op)),
     /** What is drawn, and how much of it: bricks of the wall, marks of a chart, lines, settings or steps, texts of a drawing; a drawing of one text is a sentence. */
     drawn() {
-      const shown = picture();
+      const shown = picture(), none = pane().querySelector('.stt:not([hidden]) .none');
+      if (none) return ['sentence', none.textContent.length];
       if (shown.hidden) {
         const canvas = pane().querySelector('canvas'), data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data, colours = new Set();
         for (let i = 0; i < data.length; i += 4) colours.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
@@ -40,7 +41,8 @@
       const now = `${innerWidth} ${picture().scrollWidth} ${picture().innerHTML.length}`;
       seen.frames = now === seen.last ? seen.frames + 1 : 0;
       seen.last = now;
-      return (picture().hidden ? wall : picture().dataset.room === name) && seen.frames > 3 && seen.drawn()[1] > 0;
+      const none = pane().querySelector('.stt:not([hidden]) .none');
+      return (none || (picture().hidden ? wall : picture().dataset.room === name)) && seen.frames > 3 && seen.drawn()[1] > 0;
     },
     /** Colours of words in the room, and of the house's ground, that are none of these, which are "#rrggbb". */
     strange(tokens) {

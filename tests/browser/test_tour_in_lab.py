@@ -67,6 +67,9 @@ class Tour:
     def page(self) -> Page:
         return self.tab.page
 
+    def driver(self, call: str) -> None:
+        self.page.evaluate(f"void document.querySelector('{HOUSE}').ironworks.{call}")
+
     def verdict(self) -> str:
         return self.house.locator(".verdict .big").inner_text()
 
@@ -130,15 +133,17 @@ def test_a_click_on_a_brick_selects_its_operator_in_graph_and_source(tour: Tour)
         f" const box = document.querySelector('{HOUSE} .pw canvas').getBoundingClientRect();"
         " const [x, y] = w.spot(at); return [box.left + x, box.top + y]; })()"
     )
+    tour.driver("open('code', true)")
+    tour.driver("open('graph', true)")
     lit = tour.house.locator(".node.lit")
     for _ in range(5):  # a measurement that comes in draws the wall anew, and bricks move a little
         x, y = tour.page.evaluate(spot)
         tour.page.mouse.click(x, y)
         tour.page.wait_for_timeout(1500)
-        if lit.count() and "is lit in every pane" in tour.status():
+        if lit.count() and "source line" in tour.status():
             break
     assert lit.count() >= 1
-    assert "is lit in every pane" in tour.status()
+    assert "source line" in tour.status()
     assert tour.house.locator(".ps .ln.lit").count() > 3
     assert tour.house.locator(".trail b").inner_text().startswith("Conv")
 
@@ -147,7 +152,8 @@ def test_a_knob_that_is_moved_by_keys_changes_the_wall_and_its_time(tour: Tour) 
     tour.house.locator(".bar .name").click()
     bricks = f"{WALL}.bricks()"
     before, verdict = tour.page.evaluate(bricks), tour.verdict()
-    tour.page.keyboard.press("3")
+    tour.page.keyboard.press("w")
+    tour.house.locator(".knob[data-knob=fusion] [aria-checked=true]").focus()
     tour.page.keyboard.press("ArrowLeft")
     tour.page.wait_for_function(f"{bricks} !== {before}", timeout=120_000)
     tour.settled()
@@ -169,17 +175,25 @@ def test_the_notebook_does_not_hear_the_keys_of_the_house(tour: Tour) -> None:
     assert tour.page.locator(".jp-Notebook .jp-Cell").count() == cells
 
 
-def test_the_house_follows_the_theme_of_the_lab(tour: Tour) -> None:
+def test_the_house_follows_the_theme_that_the_lab_is_set_to(tour: Tour) -> None:
+    """As Settings, Theme does, with an explorer that is open: its ground, its wall and its code."""
     ground = f"getComputedStyle(document.querySelector('{HOUSE} .house')).backgroundColor"
-    of_lab = "data-jp-theme-light"
-    before = tour.page.get_attribute("body", of_lab)
-    for light, tokens in (("false", theme.DARK), ("true", theme.LIGHT), (before, None)):
-        tour.page.evaluate(f"document.body.setAttribute('{of_lab}', '{light}')")
-        tour.page.wait_for_timeout(300)
-        if tokens is not None:
-            rgb = ", ".join(str(int(tokens["pane"][i : i + 2], 16)) for i in (1, 3, 5))
-            assert tour.page.evaluate(ground) == f"rgb({rgb})"
-            assert tour.page.evaluate(LAB_PIXELS, "f-conv") > 1000
+    lines = f"document.querySelectorAll('{HOUSE} .pp .ln').length"
+    dark = tour.page.get_attribute("body", "data-jp-theme-light") == "false"
+    tour.driver("select(-1)")
+    tour.driver("open('code', true)")
+    for now in (not dark, dark):
+        name, tokens = ("Dark", theme.DARK) if now else ("Light", theme.LIGHT)
+        tour.page.evaluate(
+            "theme => jupyterapp.commands.execute('apputils:change-theme', { theme })",
+            f"JupyterLab {name}",
+        )
+        rgb = ", ".join(str(int(tokens["pane"][i : i + 2], 16)) for i in (1, 3, 5))
+        tour.page.wait_for_function(f"{ground} === 'rgb({rgb})'")
+        tour.page.wait_for_timeout(1500)
+        assert tour.page.evaluate(LAB_PIXELS, "f-conv") > 1000
+        assert tour.page.evaluate(LAB_PIXELS, "pane") > 1000 and tour.page.evaluate(lines) > 5
+    tour.driver("open('code', false)")
 
 
 def test_a_picture_of_the_house_is_taken(tour: Tour, request: pytest.FixtureRequest) -> None:
@@ -205,21 +219,23 @@ def test_a_tile_changed_the_reason_seen_and_the_link_shared_in_twelve_actions(to
         done.append(key)
 
     tour.house.locator(".bar .name").click()
-    done.append("click the house")
-    knob = tour.house.locator(".knob[data-knob=tile] select")
+    done.append("click the explorer")
+    press("w")
+    knob = tour.house.locator(".pop .knob[data-knob=tile] select")
+    tour.house.locator(".pop h2").click()
     while knob.locator("option").count() < 2 and len(done) < 12:
         press("j")
         tour.page.wait_for_timeout(500)
-    press("2")
-    press("ArrowDown")
+    knob.select_option(index=1)
+    done.append("choose a tile")
     tour.page.wait_for_function(
         f"document.querySelector('{HOUSE} .hist').innerText.includes('tile of ')", timeout=120_000
     )
     tour.settled()
     assert "the baseline" in tour.house.locator(".verdict").inner_text()
     tour.house.locator(".bar .name").click()
-    done.append("click the house")
-    press("w")
+    done.append("click the explorer")
+    press("n")
     tour.page.wait_for_function(
         f"/^Why not |No candidate/.test(document.querySelector('{HOUSE} .foot .said').innerText)",
         timeout=20_000,

@@ -109,7 +109,7 @@ def test_a_wall_of_many_kernels_fits_into_its_bytes() -> None:
     rows = many_bricks.wall(1, 60 * 5000, calls)
     assert wall_slices.spans(rows)[0] == wall_slices.MOST_SPANS
     head, body = wall_slices.packed(Source(rows), 60_000)
-    assert len(body) <= 60_000 and head["spans"] > 900 and head["slice"]["blocks"] > 900
+    assert len(body) <= 60_000 and head["spans"] >= 750 and head["slice"]["blocks"] > 900
 
 
 def test_a_large_program_is_not_planned_for_more_units(

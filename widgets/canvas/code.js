@@ -77,6 +77,7 @@ export function codeView({ label, lit, pick, hover, at = () => false, step = nul
     return found;
   };
   box.addEventListener("scroll", draw, { passive: true });
+  new ResizeObserver(() => draw()).observe(box); // a page may hide it for a while
   box.addEventListener("keydown", event => {
     const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (!by || !step || event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -28,7 +28,7 @@ const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
 const KNOBS = { RAMMED: ["policy", "threads"], WELDED: ["fusion"], TASKED: ["control"], TYPED: ["size"], PLANNED: ["size"] }; // by the stage of a picture
 const PREDICTED = ["tiles", "groups", "walls"]; // families of pictures that show what is expected
 const OLD_NAMES = { rammer: "brick wall", roller: "tiles", welder: "memory levels", layers: "two layers", left_out: "left out", flow: "flow of code", lines: "lines to code" };
-const WIDE = 1880, ROOMY = 1600, STRIPS = 1120; // widths of the explorer at which both drawers, the inspector, or none overlays
+const WIDE = 1880, ROOMY = 1600, STRIPS = 1120, SLIM = 960; // widths from which both drawers are open, the inspector is, they stand beside the picture, the code does
 
 /** Put an explorer into `el` over a host; returns what a driver of the page may use. */
 export function mount(el, host) {
@@ -70,7 +70,7 @@ export function mount(el, host) {
   const weight = op => { const at = HEAVY.indexOf(operators()[op]?.[3]); return at < 0 ? 9 : at; };
 
   // Parts
-  const knobs = knobsView({ host, turn, here: () => picture.dataset.plays && onShow().live !== "wall" ? [] : KNOBS[onShow().every ? "" : onShow().stage] ?? [] });
+  const knobs = knobsView({ host, turn, here: () => onShow().live !== "wall" && controls.childElementCount ? [] : KNOBS[onShow().every ? "" : onShow().stage] ?? [] });
   const graph = graphView(ctx), wall = wallView(ctx), inspector = inspectorView(ctx);
   const inLit = line => state.op >= 0 && line.ops.includes(state.op);
   const program = codeView({ label: "Program text", lit: inLit, pick: ctx.pick, hover: ctx.hover });
@@ -220,19 +220,21 @@ export function mount(el, host) {
   function title(mine) {
     const walls = mine.live === "wall" && !state.table && wall.kinds.length > 1 ? choice("show", wall.kinds, wall.kind, view => { state.wall = view; remember(); walled(); title(mine); wall.draw(); }) : null, tag = chip(mine);
     const over_ = mine.live === "wall" && wall.has_base ? h("button", { class: "btn", type: "button", "aria-pressed": String(wall.compare), title: "The baseline over now, on one axis (A)", onclick: compare }, "A over B") : null;
+    const at = head.contains(root.getRootNode().activeElement) ? root.getRootNode().activeElement : null, held = at?.getAttribute("aria-label") ?? at?.textContent;
     put(head, heading(mine), tag ? h("span", { class: `tag${tag === "predicted" ? " p" : ""}` }, tag) : null,
       h("span", { class: "owns" }, mine.live === "wall" || state.table && !mine.family ? null : controls, walls, knobs.own, over_,
         h("button", { class: "btn", type: "button", "aria-expanded": String(!whatIf.hidden), title: "All other knobs (W)", onclick: asking }, "What if")));
+    if (at?.closest("[data-knob]")?.isConnected) at.focus({ preventScroll: true }); else if (at && !at.isConnected) ([...head.querySelectorAll("button,select")].find(node => (node.getAttribute("aria-label") ?? node.textContent) === held) ?? house).focus({ preventScroll: true }); // drawn anew: who was there stays
     main.setAttribute("aria-label", mine.title);
     for (const button of bar.querySelectorAll(".thumb")) button.setAttribute("aria-pressed", String(button.dataset.picture === mine.name));
   }
   const saved_ = mine => put(saves, rooms.saving(mine.name, state.table, mine.live === "wall" && !state.table ? wall : null));
-  const choice = (label, options, now, pick) => h("label", { class: "knob choice" }, h("span", { class: "l" }, label), h("select", { "aria-label": label, onchange: e => pick(options[e.target.selectedIndex][0]) }, options.map(([value, text]) => h("option", { selected: value === now }, text))));
+  const choice = (label, options, now, pick) => h("label", { class: "knob choice" }, h("span", { class: "l" }, label), h("select", { "aria-label": label, title: options.find(([value]) => value === now)?.[1] ?? null, onchange: e => pick(options[e.target.selectedIndex][0]) }, options.map(([value, text]) => h("option", { selected: value === now }, text))));
   async function picture_() {
     const mine = onShow(), number = ++reads.picture;
     tellTraits?.();
     if (mine.live === "wall" && !state.table) {
-      picture.hidden = true; waiting.hidden = true; legend.hidden = false; delete picture.dataset.plays;
+      picture.hidden = true; waiting.hidden = true; legend.hidden = false;
       knobs.place(); title(mine); walled(); wall.draw(); player.of(wall.player()); saved_(mine);
       return;
     }
@@ -306,15 +308,14 @@ export function mount(el, host) {
   // Drawers: as this reader left them, else as there is room
   const wide = () => house.clientWidth;
   let laid = ""; // which drawer lies over the picture, where there is no room beside it
-  const lies = key => key !== "code" && wide() < STRIPS;
+  const lies = key => wide() < (key === "code" ? SLIM : STRIPS);
   const isOpen = key => lies(key) ? laid === key : own[key] ?? (key === "inspector" && wide() >= ROOMY || key === "graph" && wide() >= WIDE);
-  function open(key, on = !isOpen(key)) {
+  function open(key, on = !isOpen(key), focus = true) {
     if (lies(key)) laid = on ? key : ""; else own[key] = on;
     if (on && !lies(key) && wide() < ROOMY) for (const other of ["graph", "inspector"]) if (key !== "code" && other !== key) own[other] = false; // one at a time
     keep(own); drawers();
     if (on) { if (key === "graph") graph.light(); if (key === "code") { program.draw(); source.draw(); program.light(); source.light(); } }
-    house.querySelector(`[data-drawer="${key}"] .pane`)?.focus({ preventScroll: true });
-    if (!on) house.focus({ preventScroll: true });
+    if (focus) (on ? house.querySelector(`[data-drawer="${key}"] .pane`) : house).focus({ preventScroll: true });
   }
   function drawers() {
     for (const key of ["graph", "inspector", "code"]) house.querySelector(`[data-drawer="${key}"]`).classList.toggle("open", isOpen(key));
@@ -507,7 +508,7 @@ export function mount(el, host) {
     a.click(); URL.revokeObjectURL(a.href); say(`Saved ${data.name}.`);
   }
   const flip = () => { state.table = !state.table; remember(); picture_(); };
-  function diff() { state.diff = !state.diff; remember(); open("code", true); text(); }
+  function diff() { state.diff = !state.diff; remember(); open("code", true, false); text(); }
   function theme() {
     const dark = getComputedStyle(root).getPropertyValue("--pane").trim() === host.get("dark_pane");
     own.theme = dark ? "light" : "dark";
@@ -529,7 +530,7 @@ export function mount(el, host) {
   // Keys act only while the explorer has the focus.
   house.addEventListener("keydown", event => {
     if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") { event.preventDefault(); event.stopPropagation(); find(); return; }
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=range]),select,textarea")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.key !== "Escape" && event.target.matches("input:not([type=range]),select,textarea")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key, shift = event.shiftKey, ranged = event.target.matches("input[type=range]"), pressed = event.target.matches("button,[role=slider],[role=button]");
     if (ranged && key.startsWith("Arrow")) return;
     const acts = {
@@ -574,7 +575,11 @@ export function mount(el, host) {
     top(); knobs.load(); verdict();
     say(gone.textContent);
   });
-  const follow = () => requestAnimationFrame(() => { own.theme = ""; keep(own); root.classList.remove("dark", "light"); repaint(); }); // the page's theme is the later choice
+  /** The page's theme is the later choice; its style sheet may come some time after its name. */
+  function follow() {
+    own.theme = ""; keep(own); root.classList.remove("dark", "light");
+    for (const ms of [0, 100, 400, 1200]) setTimeout(() => { if (house.isConnected) repaint(); }, ms);
+  }
   const scheme = matchMedia("(prefers-color-scheme:dark)"), watcher = new MutationObserver(follow);
   scheme.addEventListener("change", follow);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
@@ -623,7 +628,7 @@ export function mount(el, host) {
     event.preventDefault(); event.stopPropagation();
     goTo(text);
   });
-  const driver = { state, select, go, stage, thumbs: NAMED, player, open,  selected: ctx.selected, linkTo, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
+  const driver = { state, select, go, stage, absent, thumbs: NAMED, player, open,  selected: ctx.selected, linkTo, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
   root.ironworks = driver;
   lookAhead();
   cleanups.push(() => clearTimeout(looking));

@@ -15,8 +15,8 @@ export function knobsView(ctx) {
   /** Put the knobs of the picture on show into its title. */
   function place() {
     const here = ctx.here(), mine = k => here.some(name => name === k.name || name === "size" && k.name.startsWith("size "));
-    put(own, shown.filter(mine).map(k => k.node));
-    put(rest, shown.filter(k => !mine(k)).map(k => k.node));
+    for (const [box, nodes] of [[own, shown.filter(mine)], [rest, shown.filter(k => !mine(k))]].map(([box, all]) => [box, all.map(k => k.node)]))
+      if (nodes.length !== box.children.length || nodes.some((node, i) => node !== box.children[i])) put(box, nodes); // what is moved loses the focus
     for (const box of [own, rest]) box.classList.toggle("off", !ctx.host.alive);
   }
 

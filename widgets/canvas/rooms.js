@@ -13,7 +13,7 @@ import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 /** Pictures shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), `bar` for their controls, `player` and `see` for their steps and sentences where the page has places for them, code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
   const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), all = known, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = ctx.bar ?? h("div", { class: "rbar" });
-  let asked = 0, steps = null, shown = null, scale = 1, played = null, drawnAt = [0, 0];
+  let asked = 0, steps = null, shown = null, scale = 1, played = null, drawnAt = [0, 0], over_ = 0;
   scrolls(picture, () => `${known[shown?.room]?.title ?? "Picture"}, scrolls`);
   let running = null; // what a button began: its name, its job, and what the button says meanwhile
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
@@ -51,7 +51,7 @@ export function roomsView(ctx, picture) {
     if (family === "steps") return ctx.host.ask("picture", { room, op: -1, ...stepOf(view.more) });
     const mine = room === "flow" && !table && unfolded.get(ctx.op());
     if (mine?.length) return ctx.host.ask("picture", { room, op: ctx.op(), opened: mine.join(",") });
-    const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(280, picture.parentNode.clientWidth), height: Math.max(240, picture.parentNode.clientHeight) } : {};
+    const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(340, picture.parentNode.clientWidth), height: Math.max(360, picture.parentNode.clientHeight) } : {};
     const extra = size;
     if (family) Object.assign(extra, { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more });
     return ctx.host.ask("picture", { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra });
@@ -59,7 +59,7 @@ export function roomsView(ctx, picture) {
 
   /** Ask for a room and show it, as a table where that is wanted; false where another one was asked for meanwhile. */
   async function show(room, table) {
-    const number = ++asked, view = viewOf(room);
+    const number = ++asked, view = viewOf(room), size = [picture.parentNode.clientWidth, picture.parentNode.clientHeight];
     let data, more = null;
     try {
       ({ data } = await question(room, table));
@@ -72,7 +72,7 @@ export function roomsView(ctx, picture) {
     if (number !== asked) return false;
     const held = shown?.room === room && shown.op === ctx.op() && steps?.go ? steps.now : null; // drawn anew, it stays at its step
     shown = { room, table, op: ctx.op() };
-    drawnAt = [picture.parentNode.clientWidth, picture.parentNode.clientHeight];
+    drawnAt = size;
     picture.dataset.room = room;
     steps = null;
     controls(data.controls, ctx.op());
@@ -85,7 +85,6 @@ export function roomsView(ctx, picture) {
     if (!table) steps = stepperBar(drawn, undefined, n => ctx.player?.moved(n));
     if (held !== null) steps?.go(held);
     played = table || steps ? null : playedBy(data.controls); // steps of its own come first
-    if (played) picture.dataset.plays = "1"; else delete picture.dataset.plays;
     const code = !table && known[room].live === "code" ? ctx.code : null, live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null, both = !table && known[room].live === "sides";
     if (both) {
       const { against, step = data.controls.more[0][3] } = stepOf(view.more);
@@ -110,12 +109,17 @@ export function roomsView(ctx, picture) {
     under?.draw(more.data.figure, more.data.said, known[room].below);
     scaled();
     ctx.drawn?.();
+    over_ = number;
+    remade();
     return true;
   }
   /** The control that a scrubber goes through: its name, its values and what they are called, and which is on show. */
   function playedBy(found) {
     if (!found?.play) return null;
-    if (found.play === "rank") return { name: "rank", values: found.tiles.map((_, i) => i + (found.first ?? 0)), texts: found.tiles, at: found.rank - (found.first ?? 0) };
+    if (found.play === "rank") { // along the staircase, where that is told
+      const first = found.first ?? 0, order = found.order ?? found.tiles.map((_, i) => i + first);
+      return { name: "rank", values: order, texts: order.map(rank => found.tiles[rank - first]), at: order.indexOf(found.rank) };
+    }
     const [name, , values, at, texts = values] = found.more.find(([name]) => name === found.play) ?? [];
     return name ? { name, values, texts, at } : null;
   }
@@ -154,8 +158,8 @@ export function roomsView(ctx, picture) {
     const known = devices.filter(d => d === device || live || has("picture", { room: shown.room, op, device: d }));
     const named = (t, i) => i + first < 0 ? t : `${i + first + 1}: ${t}`;
     const room = shown.room, beside = ctx.enter && all[room].every ? ctx.pictures.filter(p => p.every === all[room].every) : [];
-    put(bar, beside.length > 1 ? tabs(beside.map(p => [p.name, p.title, p.words]), room, ctx.enter, all[room].every) : null, known.length < (ctx.bar ? 2 : 1) ? null : h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
-      tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", title: tiles[rank - first] ?? null, disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
+    put(bar, beside.length > 1 && !ctx.bar ? tabs(beside.map(p => [p.name, p.title, p.words]), room, ctx.enter, all[room].every) : null, known.length < (ctx.bar ? 2 : 1) ? null : h("label", {}, "device", h("select", { "aria-label": "Device", disabled: known.length < 2, onchange: e => choose({ device: e.target.value, rank: -1 }) }, known.map(d => h("option", { selected: d === device }, d)))),
+      tiles.length ? h("label", {}, "tile", h("select", { "aria-label": "Tile", title: tiles[rank - first] ? named(tiles[rank - first], rank - first) : null, disabled: !live, onchange: e => choose({ rank: e.target.selectedIndex + first }) }, tiles.map((t, i) => h("option", { selected: i + first === rank }, named(t, i))))) : null,
       more.map(([name, title, options, at, texts = options]) => h("label", {}, h("span", {}, title), h("select", { "aria-label": title, title: String(texts[at]) || null, disabled: !live && name !== "step", onchange: e => move(name, options[e.target.selectedIndex]) }, options.map((o, i) => h("option", { selected: i === at }, String(texts[i]) || "as chosen"))))),
       [action, ...actions].filter(a => a.length && live).map(a => h("button", { class: "btn", type: "button", "data-action": a[0], title: a[3] ?? null, onclick: () => act(a) }, running?.name === a[0] ? running.said : a[1])),
       note ? h("span", { class: "note" }, note) : null);
@@ -215,7 +219,7 @@ export function roomsView(ctx, picture) {
   function remade() {
     clearTimeout(resized);
     const away = [picture.parentNode.clientWidth, picture.parentNode.clientHeight].some((side, n) => Math.abs(side - drawnAt[n]) > 8);
-    if (away && ctx.host.alive && ctx.player && drawn.querySelector("svg.sized")) resized = setTimeout(() => { if (shown && picture.isConnected && !picture.hidden) show(shown.room, shown.table); }, 120);
+    if (away && ctx.host.alive && ctx.player && drawn.querySelector("svg.sized")) resized = setTimeout(() => { if (over_ === asked && picture.isConnected && !picture.hidden) show(shown.room, shown.table); }, 120);
   }
   new ResizeObserver(() => { if (shown && !shown.table) { scaled(); remade(); } }).observe(picture);
   /** A picture as a file of its name: of a `wall`, which is painted, its points, or the drawing of it; a chart over a drawing has buttons of its own. */

@@ -40,7 +40,7 @@ export function pictureList(go) {
     event.preventDefault(); event.stopPropagation();
     all[(to + all.length) % all.length].focus();
   });
-  const item = now => picture => h("button", { type: "button", role: "menuitem", "aria-current": String(picture.name === now), title: picture.words, onclick: () => { close(); go(picture.name); } }, picture.title);
+  const item = now => picture => h("button", { type: "button", role: "menuitem", "data-picture": picture.name, "aria-current": String(picture.name === now), title: picture.words, onclick: () => { close(); go(picture.name); } }, picture.title);
   return {
     box, close,
     get stage() { return box.hidden ? "" : box.dataset.stage; },

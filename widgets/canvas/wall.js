@@ -293,6 +293,7 @@ export function wallView(ctx) {
     costliest() { const wall = ran() ?? planned; return wall?.n ? [...wall.spans].reduce((best, one) => one[1].busy > best[1].busy ? one : best, [-1, { busy: 0 }])[0] : -1; },
     /** Light what has these words: "core", "busy", "idle" and its cause, "op", "fam:" and a family; [] lights all. */
     light(next) { keys = next; ask(); },
+    get lit() { return keys; },
     /** What goes through the tasks in the order of their starts. */
     player() {
       if (!single()?.n) return null;

@@ -1,0 +1,223 @@
+"""The explorer's layout: the picture has most of it, nothing scrolls or is cut, and what it shows
+can be played, compared, found and saved.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import explorer
+from explorer.measure.compare import Comparison, Measurement
+from tests.browser.exhaustive import exhaustive
+from tests.browser.over_session import HAS, house, settle
+from widgets.session.session import Session
+
+pytestmark = pytest.mark.browser
+
+CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
+NAMED = {"rammer": "Schedule", "roller": "Tiles", "welder": "Fusion", "grinder": "Control flow"}
+CLOSE = "['graph', 'inspector', 'code'].forEach(name => driver.open(name, false))"
+SHARE = """(() => { const area = at => { const { width, height } = document.querySelector(at)
+    .getBoundingClientRect(); return width * height; };
+    return (area('.pw > .fill') + area('.leg')) / area('.house'); })()"""
+SCROLLS = """[...document.querySelectorAll('.house, .house *')].filter(n => {
+    const { overflowX, overflowY } = getComputedStyle(n), bars = getComputedStyle(n).scrollbarWidth;
+    return bars !== 'none' && n.getClientRects().length
+        && (/auto|scroll/.test(overflowX) && n.scrollWidth > n.clientWidth + 1
+        || /auto|scroll/.test(overflowY) && n.scrollHeight > n.clientHeight + 1);
+}).map(n => n.className)"""
+
+
+def compare(first: Any, second: Any, inputs: Any, seconds: float) -> Comparison:
+    one, two = Measurement(10.0, 9.0, 11.0, 60), Measurement(12.0, 11.0, 13.0, 60)
+    return Comparison(1.2, 1.15, 1.25, 60, "slower", one, two)
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    found = Session(explorer.compile("zoo:tiny_bert"), compare=compare)
+    found.run_once()
+    return found
+
+
+@pytest.fixture
+def page(browser: Browser, session: Session) -> Iterator[Page]:
+    with house(browser, session, width=1266, height=920) as found:
+        found.wait_for_function("!document.querySelector('.house[aria-busy]')")
+        found.evaluate(CLOSE)
+        settle(found)
+        yield found
+
+
+@pytest.mark.parametrize("width", [960, 1250, 1920])
+def test_the_picture_has_most_of_the_explorer(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width + 16, "height": 920})
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.querySelector('.house').offsetWidth") == width
+    assert page.evaluate(SHARE) >= 0.6
+    assert page.evaluate(SCROLLS) == [] and page.evaluate(CLIPPED) == []
+
+
+@pytest.mark.parametrize("width", [400, *map(exhaustive, (520, 700, 880, 1100, 1500, 1900))])
+def test_each_of_the_four_pictures_is_one_click_away(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width + 16, "height": 920})
+    for name, title in NAMED.items():
+        page.locator(f".thumb[data-picture={name}]").click()
+        settle(page)
+        page.wait_for_timeout(250)
+        assert page.inner_text(".head h2").startswith(title)
+        assert page.evaluate(CLIPPED) == [], name
+        wide = "document.querySelector('.house')"
+        assert page.evaluate(f"{wide}.scrollWidth <= {wide}.clientWidth")
+
+
+def test_the_costliest_operator_is_selected_and_every_number_lights_its_marks(page: Page) -> None:
+    name = page.inner_text(".trail b")
+    call = page.evaluate("driver.wall.costliest()")
+    assert page.evaluate(f"driver.calls()[{call}][0]") == name
+    assert page.locator(".see .hl").count() >= 5
+    page.locator(".see .hl", has_text="%").first.hover()
+    assert page.evaluate("driver.wall.lit") == [["busy"]]
+    page.mouse.move(2, 2)
+    assert page.evaluate("driver.wall.lit") == []
+    page.locator(".thumb[data-picture=welder]").click()
+    settle(page)
+    page.wait_for_timeout(400)  # drawn for the height that its sentences leave
+    page.locator(".see .hl").first.hover()
+    lit = page.evaluate("document.querySelectorAll('.picture svg.lighting [data-k].on').length")
+    assert 0 < lit < page.evaluate("document.querySelectorAll('.picture [data-k]').length")
+
+
+def test_the_wall_is_built_task_by_task_and_kept_as_pictures(page: Page) -> None:
+    last = int(page.get_attribute(".play input", "max") or 0)
+    assert last > 20 and page.inner_text(".play output") == f"task {last} of {last}"
+    page.locator(".house").focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(HAS, arg=[".play output", f"task {last - 2} of {last}"])
+    page.keyboard.press("Space")
+    page.wait_for_function(f"document.querySelector('.play input').valueAsNumber === {last}")
+    with page.expect_download() as got:
+        page.locator("[aria-label='Save what is shown']").select_option("zip")
+    with zipfile.ZipFile(io.BytesIO(got.value.path().read_bytes())) as found:
+        assert found.testzip() is None and len(found.namelist()) == last + 1
+        assert found.read(found.namelist()[0]).startswith(b"\x89PNG")
+
+
+@pytest.mark.exhaustive
+def test_steps_are_kept_as_a_film(page: Page) -> None:
+    page.locator(".thumb[data-picture=welder]").click()
+    settle(page)
+    with page.expect_download(timeout=60_000) as got:
+        page.locator("[aria-label='Save what is shown']").select_option("webm")
+    assert got.value.path().read_bytes().startswith(b"\x1a\x45\xdf\xa3")
+
+
+def test_a_wall_is_kept_as_points_and_as_a_drawing(page: Page) -> None:
+    wide = page.evaluate("document.querySelector('.pw canvas').clientWidth")
+    for kind in ("png", "svg"):
+        with page.expect_download() as got:
+            page.locator("[aria-label='Save what is shown']").select_option(kind)
+        body = got.value.path().read_bytes()
+        if kind == "png":
+            assert int.from_bytes(body[16:20], "big") == 2 * wide
+        else:
+            assert body.startswith(b"<svg") and b"var(--" not in body
+
+
+def test_the_baseline_stands_over_now_on_one_axis(browser: Browser) -> None:
+    session = Session(explorer.compile("zoo:tiny_bert"), compare=compare)
+    with house(browser, session, width=1266, height=920) as page:
+        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
+        assert not page.locator(".head button", has_text="A over B").count()
+        page.evaluate("void driver.turn('threads', 0, '1')")
+        page.wait_for_function("driver.wall.has_base")
+        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
+        page.locator(".head button", has_text="A over B").click()
+        assert page.evaluate("driver.wall.compare") is True
+        page.keyboard.press("a")
+        assert page.evaluate("driver.wall.compare") is False
+
+
+def test_anything_is_found_by_its_name_or_its_old_one(page: Page) -> None:
+    for words, title in (("roofline", "Roofline"), ("two layers", "op-by-op"), ("inside", "")):
+        page.keyboard.press("Control+k")
+        page.keyboard.type(words)
+        assert title.lower() in page.locator(".find [role=option]").first.inner_text().lower()
+        page.keyboard.press("Escape")
+        assert not page.locator(".find").count()
+    page.keyboard.press("/")
+    page.keyboard.type("MatMul_72 operator")
+    page.keyboard.press("Enter")
+    assert page.inner_text(".trail b") == "MatMul_72"
+
+
+def test_drawers_are_as_they_were_left(browser: Browser, page: Page) -> None:
+    drawn = page.evaluate("document.querySelector('.pw > .fill').clientWidth")
+    page.keyboard.press("i")
+    settle(page)
+    assert page.locator(".pi").is_visible()
+    assert page.evaluate("document.querySelector('.pw > .fill').clientWidth") < drawn - 250
+    page.keyboard.press("g")
+    assert page.locator(".pg").is_visible() and not page.locator(".pi").is_visible()
+    assert page.evaluate("JSON.parse(localStorage['ironworks-drawers']).graph") is True
+    page.keyboard.press("g")
+    page.set_viewport_size({"width": 1016, "height": 900})
+    page.wait_for_timeout(100)
+    assert not page.locator(".pg").is_visible()
+
+
+def test_knobs_of_the_picture_are_in_its_title_and_others_under_what_if(page: Page) -> None:
+    shown = page.locator(".head [data-knob]")
+    assert {n.get_attribute("data-knob") for n in shown.all()} == {"threads", "policy"}
+    page.keyboard.press("w")
+    others = {n.get_attribute("data-knob") for n in page.locator(".pop [data-knob]").all()}
+    assert "fusion" in others and "size batch" in others and "policy" not in others
+    page.keyboard.press("Escape")
+    assert not page.locator(".pop").is_visible()
+
+
+def test_a_stage_is_a_click_and_its_pictures_another(page: Page) -> None:
+    page.locator(".rail [data-stage=ROLLED]").click()
+    settle(page)
+    assert page.get_attribute(".pw", "aria-label") == "Roller's layouts through the memories"
+    assert page.evaluate(SCROLLS) == []
+    page.locator(".fly [data-picture=roofline]").click()
+    settle(page)
+    assert page.get_attribute(".pw", "aria-label") == "Roofline"
+    page.locator(".rail [data-stage=TASKED]").click()
+    assert "appears" in page.inner_text(".fly") or "loop" in page.inner_text(".fly")
+
+
+def test_a_picture_that_takes_a_while_says_so_and_none_stands_under_another_title(
+    browser: Browser, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with house(browser, session, width=1266, height=920) as page:
+        page.evaluate(
+            "() => { const asked = askSession;"
+            " const wait = ms => new Promise(done => setTimeout(done, ms));"
+            " globalThis.askSession = async (kind, args) => {"
+            "  if (kind === 'picture' && args.room === 'sizes') await wait(1200);"
+            "  return asked(kind, args); }; }"
+        )
+        page.evaluate("driver.go('relax')")
+        settle(page)
+        page.evaluate("void driver.go('sizes')")
+        page.wait_for_timeout(200)
+        seen = page.evaluate(
+            "[document.querySelector('.pw').getAttribute('aria-label'),"
+            " document.querySelector('.picture').hidden,"
+            " document.querySelector('.stt').innerText]"
+        )
+        assert seen[0] == "Shapes" or (seen[1] and "Drawing" in seen[2])
+        page.wait_for_timeout(150)
+        assert "Drawing" in page.inner_text(".stt")
+        page.wait_for_selector(".picture[data-room=sizes]:visible", timeout=20_000)
+        assert not page.locator(".stt").is_visible()
