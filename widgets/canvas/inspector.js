@@ -116,7 +116,7 @@ export function inspectorView(ctx) {
     if (!steps.length) return null;
     return h("div", { class: "hist" }, h("b", {}, "History"),
       h("div", { class: "steps" }, steps.map((step, at) => h("button", { type: "button", class: `hr${step.undone ? " un" : ""}${step.on ? " on" : ""}`, "aria-current": step.on ? "step" : null, disabled: !ctx.host.alive || step.on, title: step.on ? "On show" : "Go to this step", onclick: () => ctx.move("go", { step: at }).catch(() => {}) },
-        h("b", {}, step.name), h("span", { class: "x" }, step.what), h("span", { class: "v" }, step.verdict))).reverse()));
+        h("b", {}, step.name), h("span", { class: "x" }, step.value ? [step.about, " ", step.before, " → ", h("b", {}, step.value)] : step.what), h("span", { class: "v" }, step.verdict))).reverse()));
   }
 
   return {

@@ -7,24 +7,39 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any
 
 from explorer.errors import BadOption, InternalFault, IronworksError
+from explorer.ir.stage import Stage
 from widgets.draw import plots
+from widgets.draw.see import sentence_text
 from widgets.draw.table import time_text
 from widgets.model.picture import Picture
 from widgets.page import front_end
 from widgets.roller.view import heaviest_calls
 from widgets.rooms import gallery
+from widgets.rooms.content import absent
 from widgets.session.session import Session
 from widgets.session.timing.jobs import error_parts
 
 LANGUAGES = ("numba", "llvm", "assembly")
 HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's
 MOST_KERNELS = 64  # with LLVM IR, assembly and pictures of each, the heaviest; chosen
+WORDS = {  # what the stages do, as canvas/strip.js calls them
+    Stage.IMPORTED: "Import",
+    Stage.TYPED: "Types",
+    Stage.DIFFERENTIATED: "Gradients",
+    Stage.LEGALIZED: "Lowering",
+    Stage.TASKED: "Control flow",
+    Stage.WELDED: "Fusion",
+    Stage.ROLLED: "Tiling",
+    Stage.RAMMED: "Schedule",
+    Stage.PLANNED: "Memory",
+    Stage.EMITTED: "Code",
+}
 MOST_AROUND = 256  # source operators that each get a picture of the program around them; chosen
 
 
@@ -125,9 +140,14 @@ def _about(session: Session, picture: Picture, op: str) -> dict[str, Any]:
 
 
 def page(session: Session, *, code: bool = True) -> str:
-    """The file's text: the house on top, then every room as a drawing with its table."""
+    """Return the file's text: the explorer on top, then every picture as a drawing with its table,
+    under a list of what there is. Pictures without content are named with when they appear.
+    """
     name = escape(session.now.compiled.model.name)
-    rooms = "".join(_room(session, picture) for picture in gallery.PICTURES)
+    missing = absent(session)
+    drawn = {p: _picture(session, p) for p in gallery.PICTURES if p.name not in missing}
+    rooms = "".join(drawn.values())
+    listed = _contents(list(drawn), missing)
     script = front_end.script().replace("export default", "const page =")
     return "\n".join(
         (
@@ -138,7 +158,7 @@ def page(session: Session, *, code: bool = True) -> str:
             f'<body class="ironworks"><h1>{name}</h1><p class="s">{escape(_timing(session))}</p>',
             '<div id="house"></div>',
             "<noscript>The explorer needs a script; the drawings below do not.</noscript>",
-            f'<section class="rooms">{rooms}</section>',
+            f'{listed}<section class="rooms">{rooms}</section>',
             f'<script id="content" type="text/plain">{_packed(document(session, code=code))}',
             f'</script><script type="module">{script}{front_end.text("report.js")}</script>',
             "</body></html>",
@@ -172,17 +192,42 @@ def _packed(content: dict[str, Any]) -> str:
     return base64.b64encode(gzip.compress(whole.encode(), 9, mtime=0)).decode()
 
 
-def _room(session: Session, picture: Picture) -> str:
+def _contents(pictures: Sequence[Picture], missing: Mapping[str, str]) -> str:
+    """Return the list of the pictures of a report by stage, and of those that it has not."""
+    stages: dict[str, list[Picture]] = {}
+    for picture in pictures:
+        title = WORDS[picture.stage] if picture.stage is not None else picture.every
+        stages.setdefault(title or "More", []).append(picture)
+    rows = "".join(
+        f"<dt>{escape(stage)}</dt><dd>"
+        + " · ".join(f'<a href="#{p.name}">{escape(p.title)}</a>' for p in mine)
+        + "</dd>"
+        for stage, mine in stages.items()
+    )
+    left = "".join(
+        f"<li>{escape(gallery.named(name).title)}: {escape(when)}</li>"
+        for name, when in missing.items()
+    )
+    more = f"<details><summary>Not in this report</summary><ul>{left}</ul></details>"
+    return f'<nav class="contents"><h2>Contents</h2><dl>{rows}</dl>{more if left else ""}</nav>'
+
+
+def _picture(session: Session, picture: Picture) -> str:
+    """Return a picture with its table as a part of the page."""
     title, words = escape(picture.title), escape(picture.words)
-    head = f'<article class="room"><header><b>{title}</b><span class="s">{words}</span></header>'
+    head = (
+        f'<article class="room" id="{picture.name}"><header><b>{title}</b>'
+        f'<span class="s">{words}</span></header>'
+    )
     try:
         drawn = picture.draw(session, "")
     except BadOption as problem:
         return f"{head}<p>{escape(problem.sentence)}</p></article>"
     found, table = gallery.for_page(picture, drawn), drawn[2]
     at = f' data-room="{picture.name}"' if "figure" in found else ""
+    see = " ".join(escape(sentence_text(one)) for one in table.see)
     return (
-        f'{head}<div class="picture"{at}>{found["svg"]}</div>'
+        f'{head}{f"<p>{see}</p>" if see else ""}<div class="picture"{at}>{found["svg"]}</div>'
         f"<details><summary>Table</summary>{table.html()}</details></article>"
     )
 

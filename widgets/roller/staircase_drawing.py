@@ -10,7 +10,7 @@ from widgets.draw.see import lit_by
 from widgets.draw.svg import cross, fit, label, path, rect, text_width
 from widgets.roller.staircase import StaircaseRows, StepRow, sentence
 
-PX, AXIS, STATE = 13, 52.0, 17.0  # of type; room for ticks; the least of a state
+PX, AXIS, STATE = 13, 60.0, 17.0  # of type; room for ticks; the least of a state
 HIGHEST = 4.0  # times computing: what loads longer is cut
 KINDS = ("grows on", "compute bound", "does not fit", "result")
 
