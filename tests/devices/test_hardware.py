@@ -155,7 +155,7 @@ def test_a_figure_is_set_as_text_and_the_last_one_holds() -> None:
 def test_the_terminal_plans_for_changed_hardware(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["ram", MODEL, "--target", "v100", "--set", "hardware.units=160"]
     assert cli.main(flags) == 0
-    assert "v100, changed, simulated: 160 streaming multiprocessors" in capsys.readouterr().out
+    assert "v100, changed, predicted: 160 streaming multiprocessors" in capsys.readouterr().out
 
 
 def test_what_is_compiled_for_this_machine_with_other_figures_runs_and_is_right() -> None:
