@@ -381,7 +381,9 @@ export function mount(el, host) {
   }
   /** All knobs that are not in the title, and what asks for more. */
   function asking() {
+    const inside = whatIf.contains(root.getRootNode().activeElement);
     whatIf.hidden = !whatIf.hidden;
+    if (whatIf.hidden && inside) house.focus({ preventScroll: true }); // what had the focus is gone
     put(whatIf, h("div", { class: "ph" }, h("h2", {}, "What if"), h("button", { class: "btn ic", type: "button", "aria-label": "Close", onclick: asking }, icon("cross", 14))), knobs.rest,
       h("div", { class: "ways" }, asks.map(p => h("button", { class: "btn", type: "button", title: p.words, onclick: () => go(p.name) }, p.name === "options" ? "All options" : p.name === "hardware" ? "Other hardware" : p.title))),
       h("p", { class: "q" }, "A changed knob is predicted at once; the measurement follows."));
