@@ -209,7 +209,7 @@ export function roomsView(ctx, picture) {
     }
     picture.querySelectorAll(".drawn svg.pic").forEach(svg => {
       const { width, height } = svg.viewBox.baseVal, rest = picture.scrollHeight - svg.clientHeight, made = svg.classList.contains("sized") && inside;
-      const least = made ? Math.min(0.72, wide / width) : Math.min(inside ? 13 / 11 : 1, wide / width), // words of 13 px fits = clamp((picture.clientHeight - rest) / height, least, made ? 1.25 : wide / width);
+      const least = made ? Math.min(0.72, wide / width) : Math.min(inside ? 13 / 11 : 1, wide / width), fits = clamp((picture.clientHeight - rest) / height, least, made ? 1.25 : wide / width);
       if (inside) { svg.style.maxWidth = "none"; svg.style.minWidth = "0"; } // an overview does not scroll; a picture alone does
       svg.style.width = width && wide ? `${Math.floor(width * (made ? Math.min(fits, Math.max(wide / width, 0.72)) : fits) * scale)}px` : "";
     });
