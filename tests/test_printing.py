@@ -7,6 +7,7 @@ import pytest
 from IPython.lib.pretty import pretty
 
 import explorer
+import widgets
 from explorer.compilation import Compilation
 from explorer.ir.text.parser import parse_program
 from explorer.printed import MOST_LINES, shortened
@@ -92,3 +93,11 @@ def test_a_measurement_says_its_interval(bert: Compilation) -> None:
 
 def test_the_inputs_of_a_model_show_their_annotations(bert: Compilation) -> None:
     assert pretty(bert.model.inputs) == "{'x': int64[batch, seq]}"
+
+
+def test_an_explorer_and_a_view_print_their_tables() -> None:
+    c = explorer.compile(DATA / "tiny_skip.onnx", until="planned")
+    found, view = widgets.explore(c), widgets.show(c, "memory")
+    assert str(found).startswith("predicted ") and "RAMMED" in str(found)
+    assert repr(found) == "<House of tiny_skip>" and repr(view) == "<Room of memory>"
+    assert str(view) == view.table.text()

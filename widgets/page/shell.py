@@ -104,6 +104,17 @@ class Asked(anywidget.AnyWidget):
     def _tell(self) -> None:
         """Send the page what has changed."""
 
+    def __repr__(self) -> str:
+        session = getattr(self, "session", None)  # there is none yet while it is made
+        about = session.now.compiled.model.name if session else getattr(self, "name", "")
+        return f"<{type(self).__name__} of {about}>"
+
+    def __str__(self) -> str:
+        """What a page without a kernel shows in words."""
+        bundle = self._repr_mimebundle_()
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        return str((data or {}).get("text/plain", ""))
+
     def _ipython_display_(self) -> None:
         """Show the live page, and a still picture that a saved notebook keeps in its place."""
         bundle = self._repr_mimebundle_()
