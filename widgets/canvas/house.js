@@ -252,7 +252,7 @@ export function mount(el, host) {
   /** A picture was drawn, for the first time or anew. */
   function drawn() {
     const mine = onShow();
-    if (picture.dataset.room !== mine.name) return;
+    if (picture.dataset.room !== mine.name || mine.live === "wall" && !state.table) return; // it is no longer wanted
     waiting.hidden = true; picture.hidden = false; legend.hidden = true;
     title(mine); knobs.place();
     player.of(state.table ? null : rooms.player()); saved_(mine);
