@@ -44,6 +44,7 @@ def test_a_visitor_has_the_house_and_no_code(browser: Browser, served: str) -> N
     assert "widgets.page.serving" not in tab.page.content()
     tab.page.locator(".knob .seg [role=radio][aria-checked=false]").first.click()
     tab.page.wait_for_function("() => document.querySelectorAll('.hr').length === 2")
+    tab.page.evaluate("document.querySelector('.ironworks').ironworks.go('options')")
     tab.page.wait_for_selector(".settings tr.other")
     changed = tab.page.locator(".settings tr.other").all_inner_texts()
     assert any(row.startswith("top_k") for row in changed)
