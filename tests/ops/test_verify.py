@@ -231,7 +231,7 @@ def test_room_for_rows_has_a_bound(tmp_path: Path) -> None:
     assert isinstance(loop.expr, Loop)
     body = list(program.main.body)
     body[at] = replace(loop, expr=replace(loop.expr, trip=None, padded=True))
-    with pytest.raises(VerifyError, match="without a limit has no room"):
+    with pytest.raises(VerifyError, match="without a limit has no buffer"):
         verify(program.with_body(tuple(body)))
 
 

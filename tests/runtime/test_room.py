@@ -133,7 +133,8 @@ def looped(
 
 
 @pytest.mark.parametrize(
-    ("until", "words"), [(0, r"'rows', float32\[\d+, 1000, 4\]"), (HUGE, r"body, after \d+ trips")]
+    ("until", "words"),
+    [(0, r"'rows', float32\[\d+, 1000, 4\]"), (HUGE, r"body, after \d+ iterations")],
 )
 def test_rows_that_a_loop_stacks_without_end_are_refused(
     until: int, words: str, tmp_path: Path

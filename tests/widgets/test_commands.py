@@ -152,7 +152,7 @@ def test_what_a_visitor_could_not_mend_is_told_before_a_server_begins(
 
 def test_without_voila_nothing_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "find_spec", lambda name: None)
-    with pytest.raises(BadOption, match="this needs voila") as told:
+    with pytest.raises(BadOption, match="voila is not installed") as told:
         serving.serve(["zoo:tiny_skip"])
     assert "make lab in a checkout" in str(told.value)
 

@@ -81,7 +81,7 @@ def test_a_loop_that_data_end_keeps_its_guard_and_says_so() -> None:
     ways = [c for d in decisions(compiled()) for c in d.candidates if c.label == "unrolled"]
     assert sorted(c.refused.split(",")[0].split(":")[0] for c in ways) == [
         "a loop is inside of it",
-        "its data may end it before any trip",
+        "its data may end it before any iteration",
     ]
 
 

@@ -156,5 +156,5 @@ def test_what_cannot_be_timed_says_why(found: dict[str, Compilation]) -> None:
     with pytest.raises(Cancelled):
         c.timed_crossing(given, outer, cancelled=lambda: True)
     nothing = {"a": np.zeros((8, 8), "f4"), "k": np.int64(0)}
-    with pytest.raises(BadOption, match="makes no trip"):
+    with pytest.raises(BadOption, match="makes no iteration"):
         found["powers"].timed_crossing(nothing, found["powers"].crossing())

@@ -227,7 +227,7 @@ def test_what_is_missing_is_one_sentence() -> None:
     with pytest.raises(DeviceFault, match=r"capability 7\.0, and CUDA 13 makes code from 7"):
         Gpu(Cuda(capability=(7, 0)))
     program = compiled("zoo:small_lstm").device_program(units=UNITS)
-    with pytest.raises(DeviceFault, match="a device has no room"):
+    with pytest.raises(DeviceFault, match="a device has too little memory"):
         ProgramRun(program, OnStandIn(Cuda(room=100)))
     with pytest.raises(BadOption, match="3 blocks wait for each other and a device holds 2"):
         ProgramRun(program, OnStandIn(Cuda(places=2)))
