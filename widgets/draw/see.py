@@ -39,3 +39,11 @@ def see_part(sentences: Sequence[Sentence]) -> list[list[list[str]]]:
         [[part, ""] if isinstance(part, str) else [part.text, part.lights] for part in sentence]
         for sentence in sentences
     ]
+
+
+def of_caption(caption: str) -> tuple[Sentence, ...]:
+    """Return the clauses of a picture's caption as sentences, three at most: for a picture that
+    says none of its own.
+    """
+    clauses = [clause.strip() for clause in caption.split("; ") if clause.strip()]
+    return tuple((f"{one[0].upper()}{one[1:].removesuffix('.')}.",) for one in clauses[:3])

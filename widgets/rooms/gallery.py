@@ -26,7 +26,7 @@ from widgets.charts import (
 from widgets.charts.steps import left_out as left_out_chart
 from widgets.charts.what_if import hardware
 from widgets.draw import plots
-from widgets.draw.see import see_part
+from widgets.draw.see import of_caption, see_part
 from widgets.draw.slide import PX
 from widgets.draw.svg import Svg
 from widgets.draw.table import Table
@@ -231,7 +231,8 @@ def for_page(picture: Picture, drawn: Drawn) -> dict[str, Any]:
     is made for the page's pixels.
     """
     rows, svg, table = drawn
-    found: dict[str, Any] = {"svg": svg.text() if svg else "", "see": see_part(table.see)}
+    see = table.see or of_caption(table.caption)
+    found: dict[str, Any] = {"svg": svg.text() if svg else "", "see": see_part(see)}
     if picture.name in CHARTS and rows != () and (svg is None or svg.px != PX):
         figure = plots.for_page(CHARTS[picture.name](rows, "", "page"))
         found |= {"figure": figure, "said": table.caption}
