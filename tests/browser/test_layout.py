@@ -184,11 +184,32 @@ def test_knobs_of_the_picture_are_in_its_title_and_others_under_what_if(page: Pa
     assert not page.locator(".pop").is_visible()
 
 
+def test_a_changed_size_is_named_and_undone_by_button_and_key(
+    browser: Browser, session: Session
+) -> None:
+    with house(browser, session, width=1266, height=920) as page:
+        page.wait_for_function("!document.querySelector('.house[aria-busy]')")
+        assert not page.locator(".tools [aria-label=Undo]").count()
+        for undo in ("button", "key"):
+            page.evaluate("void driver.turn('size seq', 0, '1')")
+            page.wait_for_selector(".head button:has-text('What if · seq 1')")
+            page.wait_for_function("!document.querySelector('.house[aria-busy]')")
+            if undo == "button":
+                page.locator(".tools [aria-label=Undo]").click()
+            else:
+                page.locator(".bar .name").click()
+                page.keyboard.press("Control+z")
+            page.wait_for_selector(".head button:text-is('What if')")
+
+
 def test_a_stage_is_a_click_and_its_pictures_another(page: Page) -> None:
     page.locator(".rail [data-stage=ROLLED]").click()
     settle(page)
     assert page.get_attribute(".pw", "aria-label") == "Roller's layouts through the memories"
     assert page.evaluate(SCROLLS) == []
+    page.mouse.move(700, 500)  # on to the picture: the list goes
+    assert not page.locator(".fly").is_visible()
+    page.locator(".rail [data-stage=ROLLED]").click()
     page.locator(".fly [data-picture=roofline]").click()
     settle(page)
     assert page.get_attribute(".pw", "aria-label") == "Roofline"

@@ -156,7 +156,7 @@ export function mount(el, host) {
   /** Show a picture, and its stage. */
   function go(name) {
     const mine = picture_of(name);
-    list.close(); whatIf.hidden = true;
+    list.close(); whatIf.hidden = true; spoken = "";
     state.room = name;
     if (mine.stage && mine.stage !== state.stage) { stage(mine.stage); return; }
     remember(); picture_();
@@ -223,7 +223,7 @@ export function mount(el, host) {
     const at = head.contains(root.getRootNode().activeElement) ? root.getRootNode().activeElement : null, held = at?.getAttribute("aria-label") ?? at?.textContent;
     put(head, heading(mine), tag ? h("span", { class: `tag${tag === "predicted" ? " p" : ""}` }, tag) : null,
       h("span", { class: "owns" }, mine.live === "wall" || state.table && !mine.family ? null : controls, walls, knobs.own, over_,
-        h("button", { class: "btn", type: "button", "aria-expanded": String(!whatIf.hidden), title: "All other knobs (W)", onclick: asking }, "What if")));
+        h("button", { class: "btn", type: "button", "aria-expanded": String(!whatIf.hidden), title: "All other knobs (W)", onclick: asking }, ["What if", ...knobs.changed()].join(" · "))));
     if (at?.closest("[data-knob]")?.isConnected) at.focus({ preventScroll: true }); else if (at && !at.isConnected) ([...head.querySelectorAll("button,select")].find(node => (node.getAttribute("aria-label") ?? node.textContent) === held) ?? house).focus({ preventScroll: true }); // drawn anew: who was there stays
     main.setAttribute("aria-label", mine.title);
     for (const button of bar.querySelectorAll(".thumb")) button.setAttribute("aria-pressed", String(button.dataset.picture === mine.name));
@@ -323,6 +323,7 @@ export function mount(el, host) {
   }
   const closer = key => h("button", { class: "btn ic", type: "button", "aria-label": `Close the ${key}`, title: "Close", onclick: () => open(key, false) }, icon("cross", 14));
   inspector.closer(() => closer("inspector"));
+  main.addEventListener("pointerenter", () => list.close()); // who goes on to the picture is done with the list
 
   // Heads, bar
   const narrow = key => h("span", { class: "narrow" }, tabs([["p", "Program"], ["s", "Kernel"]], key, tab => { state.tab = tab; codes.dataset.tab = tab; remember(); redraw(); }, "Pane"));
@@ -363,6 +364,7 @@ export function mount(el, host) {
       h("nav", { class: "thumbs", "aria-label": "The four pictures" }, thumbs(known, go)),
       h("div", { class: "tools", role: "toolbar", "aria-label": "Session" },
         h("button", { class: "btn finds", type: "button", title: "Find a picture, an operator, an action", "aria-label": "Find", onclick: find }, icon("find"), h("span", { class: "lg" }, "Find"), h("kbd", { class: "lg" }, "Ctrl K")),
+        [["undo", "Undo", "U"], ["redo", "Redo", "Shift U"]].map(([kind, label, key], i) => host.get("undo")?.[i] && host.alive ? square(kind, label, `${host.get("undo")[i]} (${key})`, () => quietly(command(kind))) : null),
         square("theme", "Light or dark", "Light or dark", theme), square("full", "Full screen", "Full screen (F)", full), h("button", { class: "btn ic", type: "button", title: "Keys (?)", "aria-label": "Keyboard map", onclick: sheet }, "?")));
     const left = host.alive ? leftBehind(name) : null;
     gone.hidden = host.alive && !left;
@@ -531,7 +533,8 @@ export function mount(el, host) {
 
   // Keys act only while the explorer has the focus.
   house.addEventListener("keydown", event => {
-    if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") { event.preventDefault(); event.stopPropagation(); find(); return; }
+    const control = (event.ctrlKey || event.metaKey) && !event.altKey ? event.key.toLowerCase() : "", typed = event.target.matches("input:not([type=range]),textarea");
+    if (control === "k" || control === "z" && !typed) { event.preventDefault(); event.stopPropagation(); if (control === "k") find(); else quietly(command(event.shiftKey ? "redo" : "undo")); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || event.key !== "Escape" && event.target.matches("input:not([type=range]),select,textarea")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key, shift = event.shiftKey, ranged = event.target.matches("input[type=range]"), pressed = event.target.matches("button,[role=slider],[role=button]");
     if (ranged && key.startsWith("Arrow")) return;
@@ -567,7 +570,7 @@ export function mount(el, host) {
     const ops = call >= 0 ? calls()[call]?.[2] ?? [] : [];
     if (chosen >= 0 || ops.length) select(chosen >= 0 ? chosen : headOf(ops));
   }
-  const by = { bar: top, undo: () => {}, stages, knobs: () => { knobs.load(); }, verdict, history: () => inspector.show(), absent: () => { stages(); picture_(); }, graph_operators: later, graph_kernels: later, calls: later, operators: later, walls: () => { wall.load(); light(); picture_(); } };
+  const by = { bar: top, undo: top, stages, knobs: () => { knobs.load(); }, verdict, history: () => inspector.show(), absent: () => { stages(); picture_(); }, graph_operators: later, graph_kernels: later, calls: later, operators: later, walls: () => { wall.load(); light(); picture_(); } };
   let pending = 0;
   function later() { cancelAnimationFrame(pending); pending = requestAnimationFrame(() => { everything(); inspector.load(); }); }
   for (const [part, act] of Object.entries(by)) host.on(part, act);

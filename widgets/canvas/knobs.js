@@ -43,7 +43,9 @@ export function knobsView(ctx) {
     }
     return { name: knob.name, node, focus: control.focus };
   }
-  return { own, rest, load, place };
+  /** Those of the other knobs that are not where the baseline's are, in words. */
+  const changed = () => { const here = ctx.here(); return (ctx.host.get("knobs") ?? []).filter(k => k.pinned !== null && k.pinned !== k.now && !here.some(name => name === k.name || name === "size" && k.name.startsWith("size "))).map(k => `${k.name.replace(/^size /, "")} ${k.labels[k.now]}`).filter(text => text.length < 24).slice(0, 2); };
+  return { own, rest, load, place, changed };
 }
 
 /** Buttons beside each other. */

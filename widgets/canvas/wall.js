@@ -102,7 +102,7 @@ export function wallView(ctx) {
     stats.draws.push(performance.now() - began);
     fetch(at.wide);
   }
-  const words = ({ wall }) => compare ? `${wall === base ? "baseline" : "now"}, ${called(wall)}: ${duration(wall.total_us)}` : `${called(wall)}: ${duration(wall.total_us)}${wall.compared ? `, ${wall.compared}` : ""}`;
+  const words = ({ wall }) => compare ? `${wall === base ? "A · baseline" : "B · now"}, ${called(wall)}${pale(wall) ? "" : " in one run"}: ${duration(wall.total_us)}` : `${called(wall)}: ${duration(wall.total_us)}${wall.compared ? `, ${wall.compared}` : ""}`;
   /** The calls of another wall that are called as those that are lit. */
   const litOf = (wall, lit) => { const names = new Set([...lit].map(call => calls[call]?.[0])); return new Set((wall.calls ?? []).map(([name], i) => names.has(name) ? i : -1).filter(i => i >= 0)); };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from explorer.ir.stage import Stage
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table
 from widgets.draw.theme import family_token
@@ -96,5 +97,6 @@ PICTURE = Picture(
     name="dataflow",
     title="Dataflow graph",
     words="What reads what: every source operator below those that it reads.",
+    stage=Stage.IMPORTED,
     draw=_draw,
 )
