@@ -64,6 +64,9 @@ LAST_TRIES = 4
 PRESSES = 24  # of J, to an operator of another kernel that has what the room shows
 STAGES = "[...document.querySelectorAll('.stage')].map(n => n.dataset.stage)"
 EMPTY = "document.querySelector('.stt:not([hidden]) .none') !== null"
+STATE = """(() => { const box = document.querySelector('.picture'), { state } =
+    document.querySelector('.ironworks').ironworks; return [seen.drawn(), state.room, state.table,
+    box.dataset.room, box.hidden, seen.frames, seen.last]; })()"""
 LISTED = "[...document.querySelectorAll('.fly [data-picture]')].map(n => n.dataset.picture)"
 
 
@@ -99,7 +102,7 @@ class Opened:
     def still(self, at: str) -> None:
         """The room is drawn, to its end."""
         still = f"seen.still('{self.place[0]}', {json.dumps(self.place[0] in WALLS)})"
-        assert self.happens(still, 30_000), f"{at}: {self.ask('seen.drawn()')}"
+        assert self.happens(still, 30_000), f"{at}: {self.ask(STATE)}"
 
     def paint(self, scheme: str) -> None:
         if scheme != self.scheme:

@@ -262,7 +262,8 @@ def test_widgets_of_the_reader_are_one_with_the_explorer(
             tour.lab.open(page, "notebooks/linked.ipynb")
             tour.lab.run_all(page, ".ironworks .house >> nth=1")
         else:
-            page.goto(f"{tour.lab.url}/voila/render/notebooks/linked.ipynb?token={TOKEN}")
+            address = f"{tour.lab.url}/voila/render/notebooks/linked.ipynb?token={TOKEN}"
+            page.goto(address, timeout=120_000)
             page.wait_for_selector(".ironworks .house >> nth=1", timeout=120_000)
         first, second = (page.locator(".ironworks").nth(n) for n in (0, 1))
         settled = "() => !document.querySelector('.house[aria-busy]')"

@@ -85,7 +85,7 @@ export function mount(el, host) {
   const player = playerView({ say, see });
   wall.box.append(picture, waiting);
   const blocks = flowBlocks(picture, linked, say, loop => rooms.unfold(loop));
-  const rooms = roomsView({ host, code: columns, pictures: known, bar: controls, player, see, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), drawn: () => drawn(), toStep, enter: go, turn: (knob, index, label) => turn(knob, index, label) }, picture);
+  const rooms = roomsView({ host, code: columns, pictures: known, bar: controls, player, see, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), drawn: () => drawn(), current: () => { const mine = onShow(); return mine.live === "wall" && !state.table ? "" : mine.name; }, toStep, enter: go, turn: (knob, index, label) => turn(knob, index, label) }, picture);
   const list = pictureList(go), over = errorOver(), failure = () => host.get("verdict")?.failed;
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const drawer = (side, key, label, letter, content) => h("aside", { class: `drw ${side}`, "data-drawer": key },
@@ -244,7 +244,8 @@ export function mount(el, host) {
   const draw = lastOnly(async (mine, number) => {
     if (number !== reads.picture) return;
     const late = setTimeout(() => { if (number === reads.picture) working_(mine); }, picture.hidden || picture.dataset.room !== mine.name ? PATIENT_MS : 4 * PATIENT_MS);
-    const done = await rooms.show(mine.name, state.table);
+    let done = await rooms.show(mine.name, state.table);
+    if (!done && number === reads.picture) done = await rooms.show(mine.name, state.table); // another one was asked for meanwhile
     clearTimeout(late);
     if (!done || number !== reads.picture) return;
     light();

@@ -18,7 +18,7 @@ export function roomsView(ctx, picture) {
   let running = null; // what a button began: its name, its job, and what the button says meanwhile
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
 
-  const weld = weldView({ host: ctx.host, device: () => viewOf(ctx.pictures.find(p => p.live === "levels").name).device, say: ctx.say, take: ctx.take, changed: async value => { if (await show(shown.room, shown.table)) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
+  const weld = weldView({ host: ctx.host, device: () => viewOf(ctx.pictures.find(p => p.live === "levels").name).device, say: ctx.say, take: ctx.take, changed: async value => { if (await again()) picture.querySelector(`[data-value="${CSS.escape(value || "-")}"]`)?.focus({ preventScroll: true }); } });
 
   const stepping = { host: ctx.host, say: ctx.say, op: ctx.op, pick: ops => ctx.pick(ops) }, sides = sidesView(stepping), matches = matchesView(stepping), switches = switchesView({ host: ctx.host, say: ctx.say, turn: ctx.turn, toStep: at => { ctx.toStep?.(at); ctx.enter?.("changes"); } });
   const settings = settingsView({ host: ctx.host, say: ctx.say, turn: ctx.turn });
@@ -42,7 +42,7 @@ export function roomsView(ctx, picture) {
   async function unfold(loop) {
     if (!ctx.host.alive) { ctx.say("A saved page opens no loops."); return; }
     unfolded.set(ctx.op(), loop === "" ? [] : [...unfolded.get(ctx.op()) ?? [], loop]);
-    await show(shown.room, shown.table);
+    await again();
     (drawn.querySelector(`[data-first="${loop}"]`) ?? drawn.querySelector(".block"))?.focus({ preventScroll: false });
     ctx.say(drawn.querySelector("svg.pic")?.getAttribute("aria-label") ?? "", true);
   }
@@ -57,6 +57,8 @@ export function roomsView(ctx, picture) {
     return ctx.host.ask("picture", { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra });
   }
 
+  /** Show the same picture anew, unless the page has gone on to another one. */
+  const again = async () => ctx.current && ctx.current() !== shown.room ? false : show(shown.room, shown.table);
   /** Ask for a room and show it, as a table where that is wanted; false where another one was asked for meanwhile. */
   async function show(room, table) {
     const number = ++asked, view = viewOf(room), size = [picture.parentNode.clientWidth, picture.parentNode.clientHeight];
@@ -148,7 +150,7 @@ export function roomsView(ctx, picture) {
   async function choose(patch, focus = false) {
     const held = shown.room;
     Object.assign(viewOf(held), patch);
-    const done = await show(held, shown.table);
+    const done = await again();
     if (done && focus) picture.querySelector(`[data-rank="${patch.rank}"][tabindex]`)?.focus({ preventScroll: true });
   }
   function controls(found, op) {
@@ -184,7 +186,7 @@ export function roomsView(ctx, picture) {
     } catch (error) { ctx.say(error.sentence ?? String(error)); } finally { running = null; }
     const button = bar.querySelector(`[data-action="${name}"]`);
     if (button) button.textContent = title;
-    await show(shown.room, shown.table);
+    await again();
     if (chart.box.isConnected && picture.querySelector(".settings")) chart.box.scrollIntoView({ block: "nearest" }); // it stands below all settings
   }
   function tableOf({ columns, rows: cells, ops, numeric, caption }) {
@@ -219,7 +221,7 @@ export function roomsView(ctx, picture) {
   function remade() {
     clearTimeout(resized);
     const away = [picture.parentNode.clientWidth, picture.parentNode.clientHeight].some((side, n) => Math.abs(side - drawnAt[n]) > 8);
-    if (away && ctx.host.alive && ctx.player && drawn.querySelector("svg.sized")) resized = setTimeout(() => { if (over_ === asked && picture.isConnected && !picture.hidden) show(shown.room, shown.table); }, 120);
+    if (away && ctx.host.alive && ctx.player && drawn.querySelector("svg.sized")) resized = setTimeout(() => { if (over_ === asked && picture.isConnected && !picture.hidden) again(); }, 120);
   }
   new ResizeObserver(() => { if (shown && !shown.table) { scaled(); remade(); } }).observe(picture);
   /** A picture as a file of its name: of a `wall`, which is painted, its points, or the drawing of it; a chart over a drawing has buttons of its own. */

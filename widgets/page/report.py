@@ -28,6 +28,7 @@ from widgets.session.timing.jobs import error_parts
 LANGUAGES = ("numba", "llvm", "assembly")
 HEAVIEST = 12  # kernels with Roller's pictures of each, and groups with Welder's
 MOST_KERNELS = 64  # with LLVM IR, assembly and pictures of each, the heaviest; chosen
+CARD = "room"  # the class of one picture, as house.css has it
 WORDS = {  # what the stages do, as canvas/strip.js calls them
     Stage.IMPORTED: "Import",
     Stage.TYPED: "Types",
@@ -216,7 +217,7 @@ def _picture(session: Session, picture: Picture) -> str:
     """Return a picture with its table as a part of the page."""
     title, words = escape(picture.title), escape(picture.words)
     head = (
-        f'<article class="room" id="{picture.name}"><header><b>{title}</b>'
+        f'<article id="{picture.name}" class="{CARD}"><header><b>{title}</b>'
         f'<span class="s">{words}</span></header>'
     )
     try:

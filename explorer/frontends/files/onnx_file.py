@@ -54,7 +54,8 @@ def read_onnx(path: Path) -> OnnxFile:
     except BadModelFile as error:
         raise BadModelFile(f"{path.name} {error.sentence}", where=path) from None
     except OSError as error:
-        near = "" if path.exists() else did_you_mean(path.name, _beside(path))
+        gone = isinstance(error, FileNotFoundError)
+        near = did_you_mean(path.name, _beside(path)) if gone else ""
         raise BadModelFile(f"{path} cannot be read: {error.strerror}{near}", where=path) from error
     except ValueError as error:  # a NUL in the path
         raise BadModelFile(f"{path} cannot be read: {error}", where=path) from error
