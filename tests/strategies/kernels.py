@@ -149,10 +149,11 @@ def tiled(c: Choices, *kinds: generator[[], Case]) -> Case:
     if not contractions(case.kernel):
         raise Refused
     space = space_of(case.kernel, DEVICE, ENV, case.sizes)
-    tiling = space.tiling(c.number(0, space.count - 1))
-    if not space.legal(tiling):
-        raise Refused
-    return replace(case, tiling=tiling)
+    for _ in range(4):  # most of a space may break a rule
+        tiling = space.tiling(c.number(0, space.count - 1))
+        if space.legal(tiling):
+            return replace(case, tiling=tiling)
+    raise Refused
 
 
 # Kernels of which each element of an input is read, and tiles of any size.
