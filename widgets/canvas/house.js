@@ -28,7 +28,7 @@ const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
 const KNOBS = { RAMMED: ["policy", "threads"], WELDED: ["fusion"], TASKED: ["control"], TYPED: ["size"], PLANNED: ["size"] }; // by the stage of a picture
 const PREDICTED = ["tiles", "groups", "walls"]; // families of pictures that show what is expected
 const OLD_NAMES = { rammer: "brick wall", roller: "tiles", welder: "memory levels", layers: "two layers", left_out: "left out", flow: "flow of code", lines: "lines to code" };
-const WIDE = 1880, ROOMY = 1600, STRIPS = 1120, SLIM = 960; // widths from which both drawers are open, the inspector is, they stand beside the picture, the code does
+const ROOMY = 1600, STRIPS = 1120, SLIM = 960; // widths from which both drawers have room, they stand beside the picture, the code does
 
 /** Put an explorer into `el` over a host; returns what a driver of the page may use. */
 export function mount(el, host) {
@@ -310,7 +310,7 @@ export function mount(el, host) {
   const wide = () => house.clientWidth;
   let laid = ""; // which drawer lies over the picture, where there is no room beside it
   const lies = key => wide() < (key === "code" ? SLIM : STRIPS);
-  const isOpen = key => lies(key) ? laid === key : own[key] ?? (key === "inspector" && wide() >= ROOMY || key === "graph" && wide() >= WIDE);
+  const isOpen = key => lies(key) ? laid === key : own[key] ?? false;
   function open(key, on = !isOpen(key), focus = true) {
     if (lies(key)) laid = on ? key : ""; else own[key] = on;
     if (on && !lies(key) && wide() < ROOMY) for (const other of ["graph", "inspector"]) if (key !== "code" && other !== key) own[other] = false; // one at a time

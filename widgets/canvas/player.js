@@ -18,7 +18,7 @@ export function playerView({ say, see }) {
   function draw() {
     button.replaceChildren(mark(running)); button.title = `${running ? "Pause" : "Play"} (Space)`; button.setAttribute("aria-label", running ? "Pause" : "Play");
     if (!now) return;
-    slider.max = now.last; slider.value = now.at; words.textContent = now.text(now.at); slider.setAttribute("aria-valuetext", words.textContent);
+    slider.max = now.last; slider.value = now.at; words.textContent = words.title = now.text(now.at); slider.setAttribute("aria-valuetext", words.textContent);
     see.of(now.said?.(now.at) ?? "");
   }
   async function go(step) {
