@@ -32,7 +32,7 @@
   const dark = new Map(), shows = node => { if (!dark.has(node)) dark.set(node, node.checkVisibility({ visibilityProperty: true, opacityProperty: true })); return dark.get(node); };
   for (let node = texts.nextNode(); node; node = texts.nextNode()) {
     const parent = node.parentElement;
-    if (!node.data.trim() || parent.closest('title,style,select,textarea,option,.mini') || !shows(parent)) continue;
+    if (!node.data.trim() || parent.closest('title,style,select,textarea,option,.mini,.nums') || !shows(parent)) continue;
     range.selectNodeContents(node);
     for (const box of range.getClientRects()) {
       if (box.width < 1) continue;

@@ -147,10 +147,10 @@ def test_a_selected_operator_is_marked_and_a_point_selects(house: Page, session:
 
 def test_the_words_of_a_chart_stand_over_it_and_stay_when_the_glossary_opens(house: Page) -> None:
     enter(house, "memory")
-    words = house.locator(".chart .words").bounding_box()
+    words = house.locator(".see").bounding_box()
+    assert "live at peak" in house.inner_text(".see")
     plot = house.locator(".chart .js-plotly-plot").bounding_box()
     assert words and plot and words["y"] + words["height"] <= plot["y"] + 1
-    house.locator(".house").focus()
     house.locator(".house").focus()
     for key in ("/", *"glossary", "Enter"):
         house.keyboard.press(key)

@@ -263,7 +263,7 @@ def test_widgets_of_the_reader_are_one_with_the_explorer(
             tour.lab.run_all(page, ".ironworks .house >> nth=1")
         else:
             address = f"{tour.lab.url}/voila/render/notebooks/linked.ipynb?token={TOKEN}"
-            page.goto(address, timeout=120_000)
+            page.goto(address, timeout=120_000, wait_until="commit")
             page.wait_for_selector(".ironworks .house >> nth=1", timeout=120_000)
         first, second = (page.locator(".ironworks").nth(n) for n in (0, 1))
         settled = "() => !document.querySelector('.house[aria-busy]')"
