@@ -15,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.driver import TOKEN, Lab, Tab
+from tests.browser.exhaustive import exhaustive
 from tests.browser.test_house import PIXELS
 from widgets.draw import theme
 from widgets.session.state import from_fragment
@@ -252,7 +253,7 @@ def test_a_tile_changed_the_reason_seen_and_the_link_shared_in_twelve_actions(to
     tour.settled()
 
 
-@pytest.mark.parametrize("host", ["lab", "voila"])
+@pytest.mark.parametrize("host", ["lab", exhaustive("voila")])
 def test_widgets_of_the_reader_are_one_with_the_explorer(
     tour: Tour, browser: Browser, host: str
 ) -> None:
