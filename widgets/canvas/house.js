@@ -49,10 +49,10 @@ export function mount(el, host) {
     room: saved.room ?? "",
   };
   const operators = () => host.get("operators") ?? [], calls = () => host.get("calls") ?? [], known = host.get("pictures"), absent = () => host.get("absent") ?? {};
-  const picture_of = name => known.find(p => p.name === name);
-  const listed = stage => known.filter(p => p.stage === stage && !absent()[p.name]), steps_ = known.filter(p => p.every === "Step"), asks = known.filter(p => p.every === "What if");
+  const pictureOf = name => known.find(p => p.name === name);
+  const listed = stage => known.filter(p => p.stage === stage && !absent()[p.name]), stepPictures = known.filter(p => p.every === "Step"), asks = known.filter(p => p.every === "What if");
   /** The picture on show: the one that was chosen, where it is of this stage or of every one, else the stage's first, else of the program as it is there. */
-  const onShow = () => { const mine = picture_of(state.room); return mine && (mine.every || mine.stage === state.stage) ? mine : listed(state.stage)[0] ?? known.find(p => p.stage === state.stage) ?? steps_[0]; };
+  const onShow = () => { const mine = pictureOf(state.room); return mine && (mine.every || mine.stage === state.stage) ? mine : listed(state.stage)[0] ?? known.find(p => p.stage === state.stage) ?? stepPictures[0]; };
   let lit = new Set(), busy = 0, cleanups = [], began = false;
 
   const ctx = {
@@ -142,12 +142,12 @@ export function mount(el, host) {
   const stages = () => drawStages(rail, cells(), state.stage, (name, button) => { const again = list.stage === name; stage(name); if (again) list.close(); else opened([name], button.offsetTop - rail.scrollTop); });
   /** The list of the pictures of some stages. */
   function opened(names, top) {
-    const groups = names.map(name => { const mine = known.filter(p => p.stage === name); return [cellOf(name), [...mine.filter(p => !absent()[p.name]), ...(names.length === 1 && cellOf(name)?.steps.length ? steps_ : [])], mine.filter(p => absent()[p.name]).map(p => [p.title, absent()[p.name]])]; });
+    const groups = names.map(name => { const mine = known.filter(p => p.stage === name); return [cellOf(name), [...mine.filter(p => !absent()[p.name]), ...(names.length === 1 && cellOf(name)?.steps.length ? stepPictures : [])], mine.filter(p => absent()[p.name]).map(p => [p.title, absent()[p.name]])]; });
     list.show(groups.filter(([cell]) => cell), onShow().name, top);
   }
   function stage(name, at = -1) {
     state.stage = name; state.step = at;
-    const mine = picture_of(state.room);
+    const mine = pictureOf(state.room);
     if (mine?.every === "What if") state.room = "";
     stages(); remember(); text(); picture_();
     if (state.graph === "step") stepGraph();
@@ -155,7 +155,7 @@ export function mount(el, host) {
   const step = by => { const i = cells().findIndex(c => c.stage === state.stage); list.close(); stage(cells()[clamp(i + by, 0, cells().length - 1)].stage); };
   /** Show a picture, and its stage. */
   function go(name) {
-    const mine = picture_of(name);
+    const mine = pictureOf(name);
     list.close(); whatIf.hidden = true; spoken = "";
     state.room = name;
     if (mine.stage && mine.stage !== state.stage) { stage(mine.stage); return; }
@@ -163,7 +163,7 @@ export function mount(el, host) {
   }
   /** The stage's next picture. */
   function nextRoom() {
-    const names = [...listed(state.stage), ...steps_].map(p => p.name);
+    const names = [...listed(state.stage), ...stepPictures].map(p => p.name);
     if (names.length < 2) return false;
     go(names[(Math.max(0, names.indexOf(onShow().name)) + 1) % names.length]);
   }
@@ -228,14 +228,14 @@ export function mount(el, host) {
     main.setAttribute("aria-label", mine.title);
     for (const button of bar.querySelectorAll(".thumb")) button.setAttribute("aria-pressed", String(button.dataset.picture === mine.name));
   }
-  const saved_ = mine => put(saves, rooms.saving(mine.name, state.table, mine.live === "wall" && !state.table ? wall : null));
+  const offerSaving = mine => put(saves, rooms.saving(mine.name, state.table, mine.live === "wall" && !state.table ? wall : null));
   const choice = (label, options, now, pick) => h("label", { class: "knob choice" }, h("span", { class: "l" }, label), h("select", { "aria-label": label, title: options.find(([value]) => value === now)?.[1] ?? null, onchange: e => pick(options[e.target.selectedIndex][0]) }, options.map(([value, text]) => h("option", { selected: value === now }, text))));
   async function picture_() {
     const mine = onShow(), number = ++reads.picture;
     tellTraits?.();
     if (mine.live === "wall" && !state.table) {
       picture.hidden = true; waiting.hidden = true; legend.hidden = false;
-      knobs.place(); title(mine); walled(); wall.draw(); player.of(wall.player()); saved_(mine);
+      knobs.place(); title(mine); walled(); wall.draw(); player.of(wall.player()); offerSaving(mine);
       return;
     }
     if (absent()[mine.name]) { nothing(mine, absent()[mine.name]); return; }
@@ -243,7 +243,7 @@ export function mount(el, host) {
   }
   const draw = lastOnly(async (mine, number) => {
     if (number !== reads.picture) return;
-    const late = setTimeout(() => { if (number === reads.picture) working_(mine); }, picture.hidden || picture.dataset.room !== mine.name ? PATIENT_MS : 4 * PATIENT_MS);
+    const late = setTimeout(() => { if (number === reads.picture) showWaiting(mine); }, picture.hidden || picture.dataset.room !== mine.name ? PATIENT_MS : 4 * PATIENT_MS);
     let done = await rooms.show(mine.name, state.table);
     if (!done && number === reads.picture) done = await rooms.show(mine.name, state.table); // another one was asked for meanwhile
     clearTimeout(late);
@@ -256,10 +256,10 @@ export function mount(el, host) {
     if (picture.dataset.room !== mine.name || mine.live === "wall" && !state.table) return; // it is no longer wanted
     waiting.hidden = true; picture.hidden = false; legend.hidden = true;
     title(mine); knobs.place();
-    player.of(state.table ? null : rooms.player()); saved_(mine);
+    player.of(state.table ? null : rooms.player()); offerSaving(mine);
   }
   /** A picture that takes a while: its title, and bars in its place. */
-  function working_(mine) {
+  function showWaiting(mine) {
     title(mine); see.show([]); player.of(null); legend.hidden = true;
     put(waiting, h("div", { class: "gl", "aria-hidden": "true" }, [88, 72, 94, 60, 80, 66, 90, 76].map(w => h("i", { style: `width:${w}%` }))), h("div", { class: "ldc", role: "status" }, h("b", {}, `Drawing “${mine.title}”`), h("span", {}, "The picture comes when its numbers are there.")));
     waiting.hidden = false; picture.hidden = true;

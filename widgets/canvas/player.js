@@ -1,5 +1,5 @@
 // Play: goes through the steps of a picture, one after the other; the scrubber is the same value.
-import { h, s, put } from "./dom.js";
+import { h, s } from "./dom.js";
 import { kept, painted, bytes, stored, filmed } from "./keep.js";
 
 const still = () => matchMedia("(prefers-reduced-motion:reduce)").matches;

@@ -13,7 +13,7 @@ import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 /** Pictures shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), `bar` for their controls, `player` and `see` for their steps and sentences where the page has places for them, code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
   const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), all = known, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = ctx.bar ?? h("div", { class: "rbar" });
-  let asked = 0, steps = null, shown = null, scale = 1, played = null, drawnAt = [0, 0], over_ = 0;
+  let asked = 0, steps = null, shown = null, scale = 1, played = null, drawnAt = [0, 0], finished = 0;
   scrolls(picture, () => `${known[shown?.room]?.title ?? "Picture"}, scrolls`);
   let running = null; // what a button began: its name, its job, and what the button says meanwhile
   const tuning = tuningView({ host: ctx.host, say: ctx.say, take: args => ctx.take("take", args), timed: () => {} });
@@ -111,7 +111,7 @@ export function roomsView(ctx, picture) {
     under?.draw(more.data.figure, more.data.said, known[room].below);
     scaled();
     ctx.drawn?.();
-    over_ = number;
+    finished = number;
     remade();
     return true;
   }
@@ -221,7 +221,7 @@ export function roomsView(ctx, picture) {
   function remade() {
     clearTimeout(resized);
     const away = [picture.parentNode.clientWidth, picture.parentNode.clientHeight].some((side, n) => Math.abs(side - drawnAt[n]) > 8);
-    if (away && ctx.host.alive && ctx.player && drawn.querySelector("svg.sized")) resized = setTimeout(() => { if (over_ === asked && picture.isConnected && !picture.hidden) again(); }, 120);
+    if (away && ctx.host.alive && ctx.player && drawn.querySelector("svg.sized")) resized = setTimeout(() => { if (finished === asked && picture.isConnected && !picture.hidden) again(); }, 120);
   }
   new ResizeObserver(() => { if (shown && !shown.table) { scaled(); remade(); } }).observe(picture);
   /** A picture as a file of its name: of a `wall`, which is painted, its points, or the drawing of it; a chart over a drawing has buttons of its own. */
