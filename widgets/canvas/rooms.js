@@ -12,7 +12,7 @@ import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 
 /** Pictures shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), `bar` for their controls, `player` and `see` for their steps and sentences where the page has places for them, code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
-  const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), all = known, drawn = h("div", { class: "drawn" }), below = h("div", { class: "drawn below" }), bar = ctx.bar ?? h("div", { class: "rbar" });
+  const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), all = known, drawn = h("div", { class: "drawn" }), bar = ctx.bar ?? h("div", { class: "rbar" });
   let asked = 0, steps = null, shown = null, scale = 1, played = null, drawnAt = [0, 0], finished = 0;
   scrolls(picture, () => `${known[shown?.room]?.title ?? "Picture"}, scrolls`);
   let running = null; // what a button began: its name, its job, and what the button says meanwhile
@@ -24,7 +24,7 @@ export function roomsView(ctx, picture) {
   const settings = settingsView({ host: ctx.host, say: ctx.say, turn: ctx.turn });
 
   const charted = { host: ctx.host, say: ctx.say, op: ctx.op, names: ctx.names, take: patch => choose(patch.more ? { more: { ...viewOf(shown.room).more, ...patch.more } } : patch), pick: names => ctx.pick(names.map(name => ctx.names().indexOf(name)).filter(op => op >= 0)) };
-  const chart = chartView(charted), lower = chartView(charted); // of the picture and of the one below
+  const chart = chartView(charted);
 
   /** The device and tile of a room's family; another operator begins with the tile in use. */
   function viewOf(room) {
@@ -62,10 +62,9 @@ export function roomsView(ctx, picture) {
   /** Ask for a room and show it, as a table where that is wanted; false where another one was asked for meanwhile. */
   async function show(room, table) {
     const number = ++asked, view = viewOf(room), size = [picture.parentNode.clientWidth, picture.parentNode.clientHeight];
-    let data, more = null;
+    let data;
     try {
       ({ data } = await question(room, table));
-      if (known[room].below && !table) more = await question(known[room].below, false).catch(() => null);
     } catch (error) {
       if (number !== asked) return false;
       put(picture, view.device || view.rank >= 0 || Object.keys(view.more).length ? h("button", { class: "btn", type: "button", style: "margin:12px 12px 0", onclick: () => { view.device = ""; view.rank = -1; view.more = {}; show(room, table); } }, "Back to what is in use") : null, h("div", { class: "empty" }, error.sentence ?? String(error)));
@@ -82,8 +81,7 @@ export function roomsView(ctx, picture) {
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
     const words = table ? [] : drawn.querySelectorAll("svg.pic text");
     if (words.length === 1 && !drawn.querySelector("svg.pic :is(rect,path,circle)")) put(drawn, h("p", { class: "words" }, words[0].textContent)); // a sentence alone has lines
-    below.innerHTML = more ? more.data.svg : "";
-    const over = !table && data.figure ? chart : null, under = more?.data.figure ? lower : null, focused = [chart, lower].find(c => c.box.contains(c.box.getRootNode().activeElement));
+    const over = !table && data.figure ? chart : null, focused = chart.box.contains(chart.box.getRootNode().activeElement) ? chart : null;
     if (!table) steps = stepperBar(drawn, undefined, n => ctx.player?.moved(n));
     if (held !== null) steps?.go(held);
     played = table || steps ? null : playedBy(data.controls); // steps of its own come first
@@ -100,7 +98,7 @@ export function roomsView(ctx, picture) {
     const board = live ? { switches, settings: ctx.turn ? settings : null }[known[room].live] ?? null : null;
     if (board) await board.load(room);
     if (number !== asked) return false;
-    put(picture, data.controls?.devices && !ctx.bar ? bar : null, steps?.go && ctx.player ? null : steps?.bar, form, both ? sides.box : each?.box ?? board?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !board && !code ? drawn : null, under?.box, more ? below : null);
+    put(picture, data.controls?.devices && !ctx.bar ? bar : null, steps?.go && ctx.player ? null : steps?.bar, form, both ? sides.box : each?.box ?? board?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !board && !code ? drawn : null);
     if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
     board?.again?.();
     if (form === tuning.box) tuning.load(ctx.op());
@@ -108,7 +106,6 @@ export function roomsView(ctx, picture) {
     if (form === weld.box) { weld.attach(drawn); await weld.load(); }
     picture.querySelectorAll("[data-rank]").forEach(choosing);
     over?.draw(data.figure, data.said, room);
-    under?.draw(more.data.figure, more.data.said, known[room].below);
     scaled();
     ctx.drawn?.();
     finished = number;
@@ -205,9 +202,9 @@ export function roomsView(ctx, picture) {
   function scaled() {
     picture.classList.toggle("zoomed", scale > 1);
     const wide = picture.clientWidth, inside = getComputedStyle(picture).position === "absolute"; // a picture alone is as high as what is in it
-    for (const { box, resize } of [chart, lower].filter(c => c.box.isConnected)) {
-      const rest = [...picture.children].reduce((sum, node) => sum + (node === box ? 0 : node.offsetHeight), 0), alone = !picture.querySelector(".drawn");
-      resize(Math.floor(wide * scale), Math.floor((inside ? alone ? picture.clientHeight - rest : clamp(picture.clientHeight * 0.75, 240, 420) : 400) * scale));
+    if (chart.box.isConnected) {
+      const rest = [...picture.children].reduce((sum, node) => sum + (node === chart.box ? 0 : node.offsetHeight), 0), alone = !picture.querySelector(".drawn");
+      chart.resize(Math.floor(wide * scale), Math.floor((inside ? alone ? picture.clientHeight - rest : clamp(picture.clientHeight * 0.75, 240, 420) : 400) * scale));
     }
     picture.querySelectorAll(".drawn svg.pic").forEach(svg => {
       const { width, height } = svg.viewBox.baseVal, rest = picture.scrollHeight - svg.clientHeight, made = svg.classList.contains("sized") && inside;
@@ -243,9 +240,9 @@ export function roomsView(ctx, picture) {
     saving: (room, table, wall = null) => saving([...table ? ["csv"] : ["png", "svg", "csv"], ...(!table && ctx.player?.plays ? ["webm", "zip"] : [])], format => ["webm", "zip"].includes(format) ? ctx.player.record(format) : save(format, room, table, wall)),
     savesAs: save, player,
     /** The selection has changed. */
-    light: () => { chart.light(); lower.light(); for (const one of [sides, matches]) if (one.box.isConnected) one.light(); },
-    within: root => { chart.within(root); lower.within(root); },
-    close: () => { chart.close(); lower.close(); },
+    light: () => { chart.light(); for (const one of [sides, matches]) if (one.box.isConnected) one.light(); },
+    within: root => chart.within(root),
+    close: () => chart.close(),
     /** A step on or back, where the picture has steps. */
     step: by => steps ? (steps.move(by), true) : false,
     end: which => steps ? (steps.end(which), true) : false,

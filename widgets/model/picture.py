@@ -75,11 +75,11 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture: `name` stands in links, `title` on its tab, and `words` say in a sentence what
-    it shows. `draw(on_show, op)` makes it, about a source operator where one is named.
+    """One picture: `name` stands in links, `title` in the list of its stage, and `words` say in a
+    sentence what it shows. `draw(on_show, op)` makes it, about a source operator if one is named.
 
-    It stands under the tab of `stage`, or under that of every one, with the others of the same
-    `every`, the tab's title; else it is shown on its own alone.
+    It stands in the list of `stage`, or in that of every stage, or under What if, as `every` says;
+    else it is shown on its own alone.
     `family` says what its controls choose, None where it has none; `about` what of the selection it
     is about: one of its operators, the kernel that computes it, or "" for the whole program.
 
@@ -88,9 +88,8 @@ class Picture:
     are linked, "sides" that scroll together, "matches" that are gone through, the "switches" of
     steps, or the "settings" of options and hardware; `clock` is what it can measure.
 
-    `short` names one of the four pictures that stand in the bar, as small ones. `below` stands
-    below it. `of_run`: it shows what a run did, so that one is made before it is
-    shown `measured`.
+    `short` is the name of one of the four small pictures in the bar, "" of all others. `of_run`: it
+    shows what a run did, so that one is made before it is shown `measured`.
     """
 
     name: str
@@ -101,7 +100,6 @@ class Picture:
     family: Family | None = None
     about: Literal["", "operator", "kernel"] = ""
     live: Live = ""
-    below: Picture | None = None
     of_run: bool = False
     clock: Clock | None = None
     every: Literal["", "Step", "What if"] = ""
@@ -116,7 +114,6 @@ class Picture:
             "stage": self.stage.name if self.stage is not None else "",
             "family": self.family.name if self.family else "",
             "live": self.live,
-            "below": self.below.name if self.below else "",
             "every": self.every,
             "timed": self.clock is not None,
             "short": self.short,
