@@ -11,9 +11,11 @@ import explorer
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan, StoragePlacement
 from explorer.relax.memory.curve import memory_curve
 from tests.widgets import made_by_hand as hand
+from tests.widgets.drawn_geometry import outside, problems
 from widgets.charts import peaks
+from widgets.draw.see import sentence_text
 from widgets.draw.table import size_text
-from widgets.memory import memory_picture, memory_plan, memory_policies, peaks_picture
+from widgets.memory import memory_map, memory_picture, memory_plan, memory_policies, peaks_picture
 from widgets.memory.memory_policies import PolicyRows
 
 DATA = Path(__file__).parents[1] / "data"
@@ -78,8 +80,8 @@ def test_each_policy_is_told_with_its_formula_and_each_storage_with_its_proof(
         assert policy.note in said and policy.formula in said
     assert 'data-sym="batch"' in figure.body and "seq <= 64" in said
     shared = next(t for s in rows.storages for t in s.turns if t.taken == "reused")
-    drawn = memory_picture.figure(arena, rows, ("batch", "seq"), shared.ops[0])
-    assert shared.name in drawn.body and 'data-sym="batch"' in drawn.body
+    drawn = memory_picture.figure(arena, rows, (1012, 600), shared.ops[0], ("batch", "seq"))
+    assert f"reuse by size: {shared.taken}" in drawn.body and 'data-sym="batch"' in drawn.body
     assert shared.reason in memory_picture.table(arena, rows).text(limit=1000)
 
 
@@ -115,8 +117,10 @@ def test_a_storage_with_one_owner_says_why() -> None:
     found = memory_policies.of_plans(plan, None, plan, plan)
     assert found.storages[0].kept == "a loop's"
     assert [p.note.startswith("in use") for p in found.policies] == [False, False, True]
-    body = memory_picture.figure(memory_plan.data(plan, {}), found).body
-    assert "kept: a loop" in body and "the same in every binding" in body
+    state = replace(row, origin=frozenset({"state"}))
+    plan = replace(plan, buffers=(state,))
+    body = memory_picture.figure(memory_plan.data(plan, {}), found, (1012, 600), "state").body
+    assert "kept s0; a loop" in body
     assert "the same in every binding" in peaks_picture.figure(found).body
 
 
@@ -124,3 +128,40 @@ def test_a_compilation_without_a_choice_of_policies_shows_its_own() -> None:
     c = hand.HandMade()
     rows = memory_policies.data(c, {"batch": 2}, c.memory({"batch": 2}))
     assert [p.name for p in rows.policies] == ["no sharing", "packed"] and not rows.storages
+
+
+def test_the_sentences_are_of_the_rows_and_each_box_lies_where_its_bytes_do(
+    compiled: explorer.Compilation,
+) -> None:
+    rows = memory_plan.data(compiled.memory(SIZES), {})
+    arena, peak, most = map(sentence_text, memory_plan.see(rows))
+    assert f"{size_text(rows.planned_bytes)}, {rows.planned_bytes / rows.naive_bytes:.0%}" in arena
+    alive = [b for b in rows.buffers if b.first <= rows.peak <= b.last]
+    assert f"{len(alive)} values live, {size_text(sum(b.bytes for b in alive))}." in peak
+    large = max(rows.buffers, key=lambda b: b.bytes)
+    taken = range(large.offset, large.offset + large.bytes)
+    low = [b for b in rows.buffers if b.offset in taken or large.offset in _bytes_of(b)]
+    assert f"{size_text(large.bytes)}, and shares its bytes with {len(low) - 1} other" in most
+    body = memory_map.figure(rows, (), "", (1900, 1000)).body
+    assert body.count('data-k="value alive') == len(alive)
+
+
+def _bytes_of(b: BufferPlacement) -> range:
+    return range(b.offset, b.offset + b.bytes)
+
+
+def test_a_value_that_is_written_in_place_takes_its_bytes_once() -> None:
+    old = BufferPlacement("x", 64, 0, 0, 1, "64", storage="s0", taken="fresh")
+    new = BufferPlacement("y", 64, 0, 1, 2, "64", storage="s0", taken="in place")
+    rows = memory_plan.data(MemoryPlan((old, new), 64, 128, "storages"), {})
+    assert rows.live == (64, 64, 64) and [b.name for b in rows.alive(1)] == ["x"]
+
+
+def test_an_empty_plan_and_thousands_of_values_are_drawn() -> None:
+    empty = memory_plan.data(MemoryPlan((), 0, 0), {})
+    assert not problems(memory_map.figure(empty, (), "", (1012, 600)))
+    many = tuple(BufferPlacement(f"v{n}", 64, 64 * (n % 50), n, n + 40) for n in range(2000))
+    figure = memory_map.figure(
+        memory_plan.data(MemoryPlan(many, 3200, 128000), {}), (), "", (1012, 600)
+    )
+    assert not outside(figure) and len(figure.body) < 2_000_000

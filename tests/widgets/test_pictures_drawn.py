@@ -1,4 +1,4 @@
-"""Roller's and Grinder's pictures of several models: nothing overlaps or is cut at any size."""
+"""Pictures of several models: nothing overlaps or is cut at any size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from widgets.session.session import Session
 
 OF_TILES = ("roller", "memory_lines", "staircase")
 PANES = ((918, 350), (660, 300), (380, 300))  # beside drawers, over code
-PICTURES = (*OF_TILES, "grinder", "crossing", "iterations")
+PICTURES = (*OF_TILES, "grinder", "crossing", "iterations", "memory")
 tensor = explorer.tensor
 
 

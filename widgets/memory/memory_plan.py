@@ -1,18 +1,16 @@
-"""Where each intermediate lies in the arena, and when: addresses by program position, and the bytes
-that live.
+"""Where each intermediate lies in the arena, and when: its rows, its words, and what is to be seen
+of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, field
 
 from explorer.ir.decisions.memory_plan import BufferPlacement, MemoryPlan
-from widgets.draw.svg import fit, label, rect
-from widgets.draw.table import Table, size_text
-
-WIDTH = 680
+from explorer.relax.memory.curve import memory_curve
+from widgets.draw.see import Mark, Sentence
+from widgets.draw.table import Table, count_text, size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +25,61 @@ class MemoryRows:
     naive_bytes: int
     live: tuple[int, ...]
     labels: Mapping[str, str]  # by buffer
+    families: Mapping[str, str] = field(default_factory=dict)  # of what writes it, by buffer
 
     def label(self, buffer: str) -> str:
         """What a reader calls a buffer: as the kernel that writes it."""
         return self.labels.get(buffer, buffer)
 
+    @property
+    def peak(self) -> int:
+        """The first call at which most bytes live."""
+        return max(range(len(self.live)), key=self.live.__getitem__, default=0)
 
-def data(plan: MemoryPlan, labels: Mapping[str, str]) -> MemoryRows:
-    """The rows of a plan; `labels` says what its buffers are called."""
+    def alive(self, call: int) -> tuple[BufferPlacement, ...]:
+        """The buffers that live at a call."""
+        return tuple(b for b in self.buffers if begin(b) <= call <= b.last)
+
+    def sharing(self, buffer: BufferPlacement) -> tuple[BufferPlacement, ...]:
+        """The others that lie in some of a buffer's bytes, at other times."""
+        low, high = buffer.offset, buffer.offset + buffer.bytes
+        return tuple(
+            b
+            for b in self.buffers
+            if b is not buffer and b.offset < high and b.offset + b.bytes > low
+        )
+
+    @property
+    def largest(self) -> tuple[BufferPlacement, ...]:
+        """The buffers of most bytes."""
+        most = max((b.bytes for b in self.buffers), default=0)
+        return tuple(b for b in self.buffers if b.bytes == most)
+
+
+def begin(b: BufferPlacement) -> int:
+    """The first call at which a buffer alone has its bytes: written in place, the call after."""
+    return min(b.last, b.first + (b.taken == "in place"))
+
+
+def formula_text(b: BufferPlacement) -> str:
+    """What a buffer's bytes are equal to, " = 4*n", where that is no number."""
+    return f" = {b.formula}" if b.formula and not b.formula.isdigit() else ""
+
+
+def data(
+    plan: MemoryPlan, labels: Mapping[str, str], families: Mapping[str, str] | None = None
+) -> MemoryRows:
+    """The rows of a plan; `labels` says what its buffers are called, `families` of which family
+    what writes them is.
+    """
     own = tuple(
         sorted((b for b in plan.buffers if not b.alias_of), key=lambda b: (b.first, b.offset))
     )
-    ends = [b.last for b in plan.buffers]
-    change = [0] * (max(ends, default=-1) + 2)
-    for b in own:
-        change[b.first] += b.bytes
-        change[b.last + 1] -= b.bytes
-    live = tuple(accumulate(change))[:-1]
+    live, calls = memory_curve(plan).live, max((b.last + 1 for b in plan.buffers), default=0)
+    live += (0,) * (calls - len(live))
     aliases = tuple(b for b in plan.buffers if b.alias_of)
-    return MemoryRows(own, aliases, plan.planned_bytes, plan.naive_bytes, live, labels)
+    named = families or {}
+    return MemoryRows(own, aliases, plan.planned_bytes, plan.naive_bytes, live, labels, named)
 
 
 def table(rows: MemoryRows) -> Table:
@@ -68,6 +102,7 @@ def table(rows: MemoryRows) -> Table:
         ),
         tuple(tuple(sorted(b.origin)) for b in everything),
         caption(rows),
+        see(rows),
     )
 
 
@@ -80,61 +115,36 @@ def caption(rows: MemoryRows) -> str:
     )
 
 
-def arena(rows: MemoryRows, selected: str = "") -> list[str]:
-    """The arena as a map: left to right the launch order, upwards the address."""
-    left, right, top, floor = 84, WIDTH - 12, 28, 236
-    steps = max(len(rows.live), 1)
-    high = max(rows.planned_bytes, 1)
-
-    def x(position: float) -> float:
-        return left + position / steps * (right - left)
-
-    def y(address: float) -> float:
-        return floor - address / high * (floor - top)
-
-    marks = [
-        label(12, 20, "Memory", "i w"),
-        label(left, 20, caption(rows)),
-        rect(left, top, right - left, floor - top, "var(--app)"),
-        label(left - 6, floor, "0", "q", anchor="end"),
-        label(left - 6, top + 8, size_text(rows.planned_bytes), "q", anchor="end"),
-    ]
-    for b in rows.buffers:
-        marks += _buffer(
-            b,
-            rows.label(b.name),
-            x(b.first),
-            x(b.last + 1),
-            y(b.offset + b.bytes),
-            y(b.offset),
-            selected,
-        )
-    return marks
-
-
-def _buffer(
-    b: BufferPlacement, name: str, x0: float, x1: float, y0: float, y1: float, selected: str
-) -> list[str]:
-    on = bool(selected) and selected in b.origin
-    ground, edge = ("var(--soft)", "var(--accent)") if on else ("var(--tint)", "var(--edge)")
-    formula = f" = {b.formula}" if b.formula else ""
-    said = (
-        f"{name}: {size_text(b.bytes)}{formula}, calls {b.first} to {b.last}; "
-        f"{b.name} in the program"
+def see(rows: MemoryRows) -> tuple[Sentence, ...]:
+    """The sentences: what the arena takes, where its peak is, and what shares the largest bytes."""
+    if not rows.buffers:
+        return (("No value of this program lies in memory between two calls.",),)
+    arena = Mark(size_text(rows.planned_bytes), "arena")
+    share = rows.planned_bytes / rows.naive_bytes if rows.naive_bytes else 1.0
+    all_values = size_text(rows.naive_bytes)
+    peak, alive = rows.peak, rows.alive(rows.peak)
+    most, count = rows.largest[0], len(rows.largest)
+    others = len(rows.sharing(most))
+    lead = "is the largest" if count == 1 else f"is one of the {count:,} largest"
+    return (
+        ("The arena is ", arena, f", {share:.0%} of the {all_values} that all values take."),
+        (
+            "The peak is at ",
+            Mark(written_at(rows, peak), "peak"),
+            ": ",
+            Mark(count_text(len(alive), "value"), "alive"),
+            f" live, {size_text(rows.live[peak])}.",
+        ),
+        (
+            Mark(rows.label(most.name), "largest"),
+            f" {lead}, {size_text(most.bytes)}, and shares its bytes with ",
+            *((Mark(count_text(others, "other"), "sharer"), ".") if others else ("no other.",)),
+        ),
     )
-    box = rect(
-        x0 + 0.5,
-        y0 + 0.5,
-        max(x1 - x0 - 1, 1),
-        max(y1 - y0 - 1, 0.8),
-        ground,
-        f'stroke="{edge}" stroke-width="{1.6 if on else 0.8}"',
-        title=said,
-        ops=sorted(b.origin),
-    )
-    if y1 - y0 < 13 or x1 - x0 < 24:
-        return [box]
-    shown = fit(name, x1 - x0 - 6)
-    if shown == "…":
-        return [box]
-    return [box, label((x0 + x1) / 2, (y0 + y1) / 2 + 4, shown, "i", anchor="middle")]
+
+
+def written_at(rows: MemoryRows, call: int) -> str:
+    """What a call is called: as the largest of the buffers that it writes."""
+    mine = [b for b in rows.buffers if b.first == call]
+    named = max(mine, key=lambda b: b.bytes, default=None)
+    return rows.label(named.name) if named else f"call {call}"
