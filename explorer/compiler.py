@@ -229,7 +229,8 @@ def compile(
     given = model if isinstance(model, Model) else load(model)
     chosen = (options or Options()).entered
     donated = _donated(given, donate)
-    return _compiled(given, device_of(target), chosen, until, check, progress, cancelled, donated)
+    told, asked = progress or listener(), cancelled or wanted_by()
+    return _compiled(given, device_of(target), chosen, until, check, told, asked, donated)
 
 
 def _donated(given: Model, donate: Collection[str]) -> tuple[str, ...]:

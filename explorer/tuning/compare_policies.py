@@ -10,6 +10,7 @@ from explorer.garbage import rare_collections
 from explorer.ir.decisions.rprogram import Wait
 from explorer.ir.decisions.wall import Wall
 from explorer.ir.shapes.dims import Sizes
+from explorer.passes.pipeline.progress import told
 from explorer.rammer import POLICIES, Policy, Schedule
 from explorer.rammer.model import Weighed
 from explorer.rammer.walls.wall_statistics import Account, account
@@ -52,8 +53,10 @@ def compare_policies(
     for an unknown policy, and the errors of planning.
     """
     walls = []
-    for policy in tuple(POLICIES) if policies is None else policies:
+    asked = tuple(POLICIES) if policies is None else policies
+    for n, policy in enumerate(asked):
         options = replace(c.options.rammer, policy=policy)
+        told("schedule under each policy", n, len(asked))
         if progress is not None:
             progress(options.policy_name)
         other = c if options == c.options.rammer else c.with_options(rammer=options)

@@ -32,9 +32,9 @@ globalThis.clearHouse = () => {
   history.replaceState(null, "", location.pathname);
   scrollTo(0, 0);
 };
-/** No question is under way, and four frames were drawn since the last. */
+/** No question is under way, no picture is drawn beside, and four frames were drawn since the last. */
 globalThis.settled = () => new Promise(done => {
   let frames = 0;
-  const look = () => { frames = waiting ? 0 : frames + 1; if (frames > 4) done(); else requestAnimationFrame(look); };
+  const look = () => { frames = waiting || globalThis.driver?.drawing ? 0 : frames + 1; if (frames > 4) done(); else requestAnimationFrame(look); };
   look();
 });

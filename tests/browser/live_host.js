@@ -24,6 +24,7 @@ function liveHost(content, closed) {
       if (!COMMANDS.includes(kind)) {
         read.push([kind, args]);
         if (reading) await new Promise(done => setTimeout(done, reading));
+        if (kind === "begin_picture") return { data: { over: true, data: (await file.ask("picture", args)).data } };
         return file.ask(kind, args);
       }
       asked.push([kind, args]);

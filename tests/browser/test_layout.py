@@ -8,6 +8,7 @@ import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from playwright.sync_api import Browser, Page
 
 import explorer
 from explorer.measure.compare import Comparison, Measurement
+from explorer.passes.pipeline.progress import told
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, house, settle
 from widgets.session.session import Session
+from widgets.timed import sizes_picture
 
 pytestmark = pytest.mark.browser
 
@@ -217,28 +220,43 @@ def test_a_stage_is_a_click_and_its_pictures_another(page: Page) -> None:
     assert "appears" in page.inner_text(".fly") or "loop" in page.inner_text(".fly")
 
 
-def test_a_picture_that_takes_a_while_says_so_and_none_stands_under_another_title(
+def test_a_picture_that_takes_a_while_says_how_far_it_is_and_is_cancelled(
     browser: Browser, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    told_of = Event()
+
+    def slow(now: Any, symbol: str) -> Any:
+        if not told_of.is_set():
+            for n in range(600):
+                told("predict sizes", n, 600)
+                told_of.wait(0.01)
+        return data(now, symbol)
+
+    data = sizes_picture.data
+    monkeypatch.setattr(sizes_picture, "data", slow)
+    session.house.known.clear()
     with house(browser, session, width=1266, height=920) as page:
-        page.evaluate(
-            "() => { const asked = askSession;"
-            " const wait = ms => new Promise(done => setTimeout(done, ms));"
-            " globalThis.askSession = async (kind, args) => {"
-            "  if (kind === 'picture' && args.room === 'sizes') await wait(1200);"
-            "  return asked(kind, args); }; }"
-        )
         page.evaluate("driver.go('relax')")
         settle(page)
         page.evaluate("void driver.go('sizes')")
-        page.wait_for_timeout(200)
-        seen = page.evaluate(
-            "[document.querySelector('.pw').getAttribute('aria-label'),"
-            " document.querySelector('.picture').hidden,"
-            " document.querySelector('.stt').innerText]"
-        )
-        assert seen[0] == "Shapes" or (seen[1] and "Drawing" in seen[2])
-        page.wait_for_timeout(150)
-        assert "Drawing" in page.inner_text(".stt")
+        page.wait_for_function("document.querySelector('.stt').innerText.includes('of 600')")
+        assert "Drawing “Sizes”" in page.inner_text(".stt")
+        assert page.evaluate("document.querySelector('.picture').hidden")
+        assert page.get_attribute(".pw", "aria-label") == "Sizes"
+        page.locator(".house").press("Escape")
+        assert "“Sizes” was cancelled" in page.inner_text(".stt")
+        page.get_by_role("button", name="Back to “Shapes”").click()
+        page.wait_for_selector(".picture[data-room=relax]:visible")
+
+        page.evaluate("void driver.go('sizes')")  # another picture does not wait for it
+        page.wait_for_function("document.querySelector('.stt').innerText.includes('of 600')")
+        page.locator(".thumb[data-picture=welder]").click()
+        page.wait_for_selector(".picture[data-room=welder]:visible", timeout=5_000)
+
+        page.evaluate("void driver.go('sizes')")
+        page.wait_for_selector(".stt >> text=Drawing")
+        page.get_by_role("button", name="Cancel").click()
+        told_of.set()
+        page.get_by_role("button", name="Draw it").click()
         page.wait_for_selector(".picture[data-room=sizes]:visible", timeout=20_000)
         assert not page.locator(".stt").is_visible()

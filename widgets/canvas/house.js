@@ -85,7 +85,7 @@ export function mount(el, host) {
   const player = playerView({ say, see });
   wall.box.append(picture, waiting);
   const blocks = flowBlocks(picture, linked, say, loop => rooms.unfold(loop));
-  const rooms = roomsView({ host, code: columns, pictures: known, bar: controls, player, see, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), drawn: () => drawn(), current: () => { const mine = onShow(); return mine.live === "wall" && !state.table ? "" : mine.name; }, toStep, enter: go, turn: (knob, index, label) => turn(knob, index, label) }, picture);
+  const rooms = roomsView({ host, code: columns, pictures: known, bar: controls, player, see, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), drawn: () => drawn(), progress: found => progress(found), current: () => { const mine = onShow(); return mine.live === "wall" && !state.table ? "" : mine.name; }, toStep, enter: go, turn: (knob, index, label) => turn(knob, index, label) }, picture);
   const list = pictureList(go), over = errorOver(), failure = () => host.get("verdict")?.failed;
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const drawer = (side, key, label, letter, content) => h("aside", { class: `drw ${side}`, "data-drawer": key },
@@ -233,8 +233,9 @@ export function mount(el, host) {
   async function picture_() {
     const mine = onShow(), number = ++reads.picture;
     tellTraits?.();
+    rooms.stop();
     if (mine.live === "wall" && !state.table) {
-      picture.hidden = true; waiting.hidden = true; legend.hidden = false;
+      picture.hidden = true; waiting.hidden = true; legend.hidden = false; before = mine.name;
       knobs.place(); title(mine); walled(); wall.draw(); player.of(wall.player()); offerSaving(mine);
       return;
     }
@@ -254,20 +255,33 @@ export function mount(el, host) {
   function drawn() {
     const mine = onShow();
     if (picture.dataset.room !== mine.name || mine.live === "wall" && !state.table) return; // it is no longer wanted
-    waiting.hidden = true; picture.hidden = false; legend.hidden = true;
+    waiting.hidden = true; picture.hidden = false; legend.hidden = true; before = mine.name;
     title(mine); knobs.place();
     player.of(state.table ? null : rooms.player()); offerSaving(mine);
   }
-  /** A picture that takes a while: its title, and bars in its place. */
+  let before = ""; // the picture that was drawn last
+  const far = h("span"); // how far a picture is that takes a while
+  /** A picture that takes a while: its title, bars in its place, how far it is, and a way to end it. */
   function showWaiting(mine) {
+    far.textContent = "The picture comes when its numbers are there.";
     title(mine); see.show([]); player.of(null); legend.hidden = true;
-    put(waiting, h("div", { class: "gl", "aria-hidden": "true" }, [88, 72, 94, 60, 80, 66, 90, 76].map(w => h("i", { style: `width:${w}%` }))), h("div", { class: "ldc", role: "status" }, h("b", {}, `Drawing “${mine.title}”`), h("span", {}, "The picture comes when its numbers are there.")));
+    put(waiting, h("div", { class: "gl", "aria-hidden": "true" }, [88, 72, 94, 60, 80, 66, 90, 76].map(w => h("i", { style: `width:${w}%` }))), h("div", { class: "ldc", role: "status" }, h("b", {}, `Drawing “${mine.title}”`), far, host.alive ? h("button", { class: "btn", type: "button", title: "End this (Esc)", onclick: endDrawing }, "Cancel") : null));
     waiting.hidden = false; picture.hidden = true;
   }
+  const progress = ({ what, n, of }) => { if (what) far.textContent = `${what[0].toUpperCase()}${what.slice(1)}${of > 1 ? `: ${n} of ${of}` : ""}`; };
+  /** Give up the picture that is being drawn. */
+  function endDrawing() {
+    const mine = onShow(), other = pictureOf(before);
+    reads.picture++;
+    rooms.stop();
+    empty(mine, "Not drawn", `“${mine.title}” was cancelled.`, h("button", { class: "btn", type: "button", onclick: () => picture_() }, "Draw it"), other && other !== mine ? h("button", { class: "btn", type: "button", onclick: () => go(before) }, `Back to “${other.title}”`) : null);
+    waiting.querySelector("button").focus({ preventScroll: true });
+  }
   /** A picture that has nothing to show of this model. */
-  function nothing(mine, when) {
+  const nothing = (mine, when) => empty(mine, "Nothing to show yet", when, h("button", { class: "btn", type: "button", onclick: () => go("rammer") }, "Back to the schedule"));
+  function empty(mine, head, words, ...ways) {
     title(mine); see.show([]); player.of(null); legend.hidden = true; picture.hidden = true;
-    put(waiting, h("div", { class: "none" }, h("h3", {}, "Nothing to show yet"), h("p", {}, when), h("button", { class: "btn", type: "button", onclick: () => go("rammer") }, "Back to the schedule")));
+    put(waiting, h("div", { class: "none" }, h("h3", {}, head), h("p", {}, words), h("div", { class: "ways" }, ways)));
     waiting.hidden = false;
   }
   /** What the wall says: its sentences, and the legend with the shares of time. */
@@ -543,7 +557,7 @@ export function mount(el, host) {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => !picture.hidden ? rooms.zoom(1.25) : wall.zoom(0.6), x: () => !picture.hidden ? rooms.zoom(0.8) : wall.zoom(1 / 0.6), t: flip, d: diff,
       r: nextRoom, f: full, a: compare, m: () => runs() ? (remeasure(), true) : false, g: () => open("graph"), i: () => open("inspector"), c: () => open("code"), w: asking, n: whyNot,
       ",": () => picture.hidden ? wall.step(-1) : player.step(-1) || rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : player.step(1) || rooms.step(1), "<": () => player.end(-1) || rooms.end(-1), ">": () => player.end(1) || rooms.end(1), " ": () => pressed ? false : (player.toggle(), true), b: () => quietly(command("pin")), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
-      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".glossary")) words(); else if (list.stage) list.close(); else if (!whatIf.hidden) asking(); else if (working) stop(); else if (linked.chosen) { spoken = ""; linked.choose("", []); } else if (wall.view || wall.hand.picked) { wall.hand.pick(null); wall.whole(); } else if (state.op >= 0) select(-1); },
+      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".glossary")) words(); else if (list.stage) list.close(); else if (!whatIf.hidden) asking(); else if (rooms.drawing) endDrawing(); else if (working) stop(); else if (linked.chosen) { spoken = ""; linked.choose("", []); } else if (wall.view || wall.hand.picked) { wall.hand.pick(null); wall.whole(); } else if (state.op >= 0) select(-1); },
       ArrowLeft: () => shift ? nudge(-1, 0) || (!picture.hidden ? false : wall.pan(-0.2)) : player.step(-1), ArrowRight: () => shift ? nudge(1, 0) || (!picture.hidden ? false : wall.pan(0.2)) : player.step(1),
       ArrowUp: () => shift && nudge(0, -1) || scroll(-1), ArrowDown: () => shift && nudge(0, 1) || scroll(1),
     };
@@ -591,7 +605,7 @@ export function mount(el, host) {
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   const sized = new ResizeObserver(() => { drawers(); });
   sized.observe(house);
-  cleanups = [() => scheme.removeEventListener("change", follow), () => watcher.disconnect(), () => sized.disconnect(), () => player.stop(), () => graph.close(), () => wall.close(), () => rooms.close(), () => host.close()];
+  cleanups = [() => rooms.stop(), () => scheme.removeEventListener("change", follow), () => watcher.disconnect(), () => sized.disconnect(), () => player.stop(), () => graph.close(), () => wall.close(), () => rooms.close(), () => host.close()];
 
   var tellTraits = null;
   thread([]);
@@ -634,7 +648,7 @@ export function mount(el, host) {
     event.preventDefault(); event.stopPropagation();
     goTo(text);
   });
-  const driver = { state, select, go, stage, absent, thumbs: NAMED, player, open,  selected: ctx.selected, linkTo, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
+  const driver = { get drawing() { return rooms.drawing; }, state, select, go, stage, absent, thumbs: NAMED, player, open,  selected: ctx.selected, linkTo, calls, turn, wall, graph, program, source, command, close: () => cleanups.forEach(f => f()) };
   root.ironworks = driver;
   lookAhead();
   cleanups.push(() => clearTimeout(looking));

@@ -43,7 +43,7 @@ export function mountRoom(el, host) {
   root.append(article);
   el.append(root);
   show();
-  return { state, show, view, close: () => { view.close(); host.close(); } };
+  return { get drawing() { return view.drawing; }, state, show, view, close: () => { view.stop(); view.close(); host.close(); } };
 }
 
 /** anywidget's entry for rooms alone. */

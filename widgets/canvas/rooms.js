@@ -48,13 +48,35 @@ export function roomsView(ctx, picture) {
   }
   function question(room, table) {
     const view = viewOf(room), { family, timed } = known[room]; // a table is about all, but where what is chosen or timed is about one
-    if (family === "steps") return ctx.host.ask("picture", { room, op: -1, ...stepOf(view.more) });
+    if (family === "steps") return { room, op: -1, ...stepOf(view.more) };
     const mine = room === "flow" && !table && unfolded.get(ctx.op());
-    if (mine?.length) return ctx.host.ask("picture", { room, op: ctx.op(), opened: mine.join(",") });
+    if (mine?.length) return { room, op: ctx.op(), opened: mine.join(",") };
     const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(340, picture.parentNode.clientWidth), height: Math.max(360, picture.parentNode.clientHeight) } : {};
     const extra = size;
     if (family) Object.assign(extra, { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more });
-    return ctx.host.ask("picture", { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra });
+    return { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra };
+  }
+  let drawing = null; // the job that draws, where that takes long
+  /** End what is being drawn: nobody waits for it. */
+  function stop() {
+    if (drawing) ctx.host.ask("cancel", { job: drawing.job, newer: true }).catch(() => {});
+    drawing = null;
+  }
+  /** A picture, drawn beside: what takes long says how far it is. Null where it was ended. */
+  async function ask(args) {
+    if (!ctx.host.alive) return ctx.host.ask("picture", args);
+    const { data } = await ctx.host.ask("begin_picture", args), mine = data.over ? null : { job: data.job };
+    let now = data;
+    if (mine) { stop(); drawing = mine; }
+    while (!now.over) {
+      ctx.progress?.(now);
+      await new Promise(done => setTimeout(done, 100));
+      if (drawing !== mine) return null;
+      ({ data: now } = await ctx.host.ask("job", { job: mine.job }));
+    }
+    if (drawing === mine) drawing = null;
+    if (now.error) throw now.error;
+    return now;
   }
 
   /** Show the same picture anew, unless the page has gone on to another one. */
@@ -63,8 +85,11 @@ export function roomsView(ctx, picture) {
   async function show(room, table) {
     const number = ++asked, view = viewOf(room), size = [picture.parentNode.clientWidth, picture.parentNode.clientHeight];
     let data;
+    stop();
     try {
-      ({ data } = await question(room, table));
+      const found = await ask(question(room, table));
+      if (!found) return false;
+      ({ data } = found);
     } catch (error) {
       if (number !== asked) return false;
       put(picture, view.device || view.rank >= 0 || Object.keys(view.more).length ? h("button", { class: "btn", type: "button", style: "margin:12px 12px 0", onclick: () => { view.device = ""; view.rank = -1; view.more = {}; show(room, table); } }, "Back to what is in use") : null, h("div", { class: "empty" }, error.sentence ?? String(error)));
@@ -225,9 +250,9 @@ export function roomsView(ctx, picture) {
   async function save(format, room, table, wall) {
     const name = `ironworks-${room}.${format}`, svg = drawn.querySelector("svg.pic");
     try {
-      if (format === "csv") kept(csv((await question(room, true)).data.table), name, "text/csv");
+      if (format === "csv") kept(csv((await ctx.host.ask("picture", question(room, true))).data.table), name, "text/csv");
       else if (wall && format === "png") kept(await bytes(wall.painted(2)), name);
-      else if (wall) { const { data } = await question(room, false), box = h("div", { hidden: true }); box.innerHTML = data.svg; picture.append(box); kept(standalone(box.firstChild), name, "image/svg+xml"); box.remove(); }
+      else if (wall) { const { data } = await ctx.host.ask("picture", question(room, false)), box = h("div", { hidden: true }); box.innerHTML = data.svg; picture.append(box); kept(standalone(box.firstChild), name, "image/svg+xml"); box.remove(); }
       else if (svg && drawn.isConnected) kept(format === "svg" ? standalone(svg) : await painted(svg), name, "image/svg+xml");
       else if (!await chart.save(format)) { ctx.say("Nothing is drawn here."); return; }
       ctx.say(`Saved ${name}.`);
@@ -235,7 +260,9 @@ export function roomsView(ctx, picture) {
   }
   return {
     unfold,
-    show, tableOf, zoom,
+    show, stop, tableOf, zoom,
+    /** Whether a picture is being drawn that takes long. */
+    get drawing() { return drawing !== null; },
     /** How what is shown can be saved: a table as CSV, a picture in any way. */
     saving: (room, table, wall = null) => saving([...table ? ["csv"] : ["png", "svg", "csv"], ...(!table && ctx.player?.plays ? ["webm", "zip"] : [])], format => ["webm", "zip"].includes(format) ? ctx.player.record(format) : save(format, room, table, wall)),
     savesAs: save, player,

@@ -7,6 +7,7 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
+from explorer.ops.reference.unwanted import while_wanted
 from explorer.passes.pipeline.own_pass import said
 from explorer.trial.line import at_line
 from widgets.draw.svg import Svg, fit, label, rect
@@ -58,14 +59,15 @@ def forget_picture(name: str) -> None:
 
 
 def _asked(name: str, rows: Rows, compiled: Any) -> tuple[tuple[str, float], ...]:
-    try:
-        return tuple((str(what), float(number)) for what, number in rows(compiled))
-    except (Exception, SystemExit) as problem:  # a user's code may raise anything
-        raise BadOption(
-            f"the picture {name!r} failed: {said(problem)}{at_line(problem)}",
-            where=name,
-            expected="pairs of a name and a number",
-        ) from problem
+    with while_wanted(f"the picture {name!r}"):
+        try:
+            return tuple((str(what), float(number)) for what, number in rows(compiled))
+        except (Exception, SystemExit) as problem:  # a user's code may raise anything
+            raise BadOption(
+                f"the picture {name!r} failed: {said(problem)}{at_line(problem)}",
+                where=name,
+                expected="pairs of a name and a number",
+            ) from problem
 
 
 def _drawn(name: str, title: str, unit: str, rows: tuple[tuple[str, float], ...]) -> Drawn:

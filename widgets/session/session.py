@@ -32,7 +32,7 @@ from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, 
 from widgets.model.on_show import Times, View, Walls
 from widgets.rooms import content, gallery
 from widgets.session import answers, edits, ended, state, verdict
-from widgets.session.asked import clocks, connections, kernels, tiles, wall
+from widgets.session.asked import clocks, connections, kernels, pictures, tiles, wall
 from widgets.session.history import History
 from widgets.session.kept import keeping
 from widgets.session.kept import replayed_moves as by_hand
@@ -65,6 +65,7 @@ CHANGING = (
 
 QUESTIONS: Mapping[str, Callable[..., Any]] = {
     **answers.READERS,
+    **pictures.ANSWERS,
     **wall.ANSWERS,
     **clocks.ANSWERS,
     **tiles.ANSWERS,
@@ -88,7 +89,8 @@ OWN = (  # which the session answers itself: they move along its steps, or keep 
     "restore",
 )
 
-GOES_ON = {*answers.READERS, "wall", "focus", "job", "look_ahead"}  # beside what nobody waits for
+GOES_ON = {*answers.READERS, *pictures.ANSWERS, "wall", "focus", "job", "look_ahead"}  # beside
+# what nobody waits for
 STAYS = (GOES_ON - {"look_ahead"}) | {"cancel"}  # beside what is shown before it is compiled
 
 

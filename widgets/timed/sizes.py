@@ -11,6 +11,7 @@ from typing import Any
 
 from explorer.errors import IronworksError
 from explorer.measure.compare import Measurement
+from explorer.passes.pipeline.progress import told
 from explorer.passes.pipeline.random_inputs import random_inputs
 from widgets.draw.table import count_text
 from widgets.model.knobs import Setting, stops
@@ -84,9 +85,14 @@ def data(now: Setting, symbol: str, measured: Sequence[tuple[int, Measurement]] 
     calls = len(c.program.kernel_calls) * (GRID_CALLS if c.device.kind == "gpu" else 1)
     most = max(LEAST_PLANS, min(MOST_PLANS, CALLS // max(1, calls)))
     known = dict[int, PlannedSize]()
-    for size in sampled(now, symbol)[:most]:
+
+    def plan(size: int) -> None:
+        told(f"predict sizes of {symbol}", len(known), most)
         _plan(now, symbol, size, known)
-    _bisected(known, most, lambda size: _plan(now, symbol, size, known))
+
+    for size in sampled(now, symbol)[:most]:
+        plan(size)
+    _bisected(known, most, plan)
     planned = tuple(known[size] for size in sorted(known))
     pairs = [(a, b) for a, b in pairwise(planned) if a.shape != b.shape]
     return SizeRows(

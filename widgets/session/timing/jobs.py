@@ -12,16 +12,18 @@ from explorer.cli.bug_report.last_fault import keep
 from explorer.errors import BadOption, Cancelled, InternalFault, fault, traceback_of
 
 KEPT = 16  # finished jobs whose answers can still be fetched
+AT_ONCE = 0.15  # seconds that nobody needs to be told of
 GIVES_WAY_SECONDS = 2.0  # seconds that a job which nobody asked for may take to end
 
 
 @dataclass(eq=False)
 class Job:
     """`done` of `of` steps, and `what` is done before the first; `answer` or `error` is there once
-    `over` is set.
+    `over` is set. Others may go on beside one that is not `alone`.
     """
 
     of: int
+    alone: bool = True
     done: int = 0
     what: str = ""
     answer: Any = None
@@ -34,6 +36,10 @@ class Job:
         if self.stop.is_set():
             raise Cancelled("the timing was cancelled; nothing of it was kept")
         self.done = min(done, self.of)
+
+    def at(self, step: str, done: int, of: int) -> None:
+        """Say which step is under way, and how many are done."""
+        self.what, self.done, self.of = step, done, of
 
     def compiling(self, step: str, done: int, steps: int) -> None:
         """Say which step is under way; the last one is, too, when all are done."""
@@ -64,7 +70,7 @@ def make_way(seconds: float = GIVES_WAY_SECONDS) -> None:
 
 
 class Jobs:
-    """At most one job at a time: two timings would disturb each other."""
+    """At most one timing at a time: two would disturb each other. Pictures are drawn beside it."""
 
     def __init__(self) -> None:
         self._known: dict[int, Job] = {}
@@ -80,8 +86,20 @@ class Jobs:
             raise BadOption(
                 "another timing is under way", try_="wait for it, or cancel it, and ask again"
             )
+        return self._begin(Job(of), work, aside=aside)
+
+    def beside(self, work: Callable[[Job], Any]) -> dict[str, Any]:
+        """Begin a job that times nothing, whatever else is under way: its number, and how far it is
+        after `AT_ONCE`. One that is over by then is not kept.
+        """
+        number = self._begin(Job(0, alone=False), work)
+        found = {"job": number, **self.wait(number, AT_ONCE)}
+        if found["over"]:
+            del self._known[number]
+        return found
+
+    def _begin(self, job: Job, work: Callable[[Job], Any], *, aside: bool = False) -> int:
         self._count += 1
-        job = Job(of)
         oldest = sorted(self._known)[: -KEPT or None]
         self._known = {n: j for n, j in self._known.items() if n not in oldest}
         self._known[self._count] = job
@@ -92,13 +110,13 @@ class Jobs:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is under way."""
-        return any(not job.over.is_set() for job in self._known.values())
+        """Whether a timing is under way."""
+        return any(job.alone and not job.over.is_set() for job in self._known.values())
 
     def end(self, seconds: float = GIVES_WAY_SECONDS) -> None:
-        """End what is under way, and wait so long for it."""
+        """End the timing that is under way, and wait so long for it."""
         for job in self._known.values():
-            if not job.over.is_set():
+            if job.alone and not job.over.is_set():
                 job.stop.set()
                 job.over.wait(seconds)
 

@@ -14,9 +14,8 @@ from explorer.ops.reference.unwanted import cancellable, end_if_unwanted
 from explorer.passes.pipeline.progress import telling
 from widgets.model.knob import Knob
 from widgets.model.knobs import Setting, same_program, turned
-from widgets.session.timing.jobs import Job, Jobs
+from widgets.session.timing.jobs import AT_ONCE, Job, Jobs
 
-AT_ONCE = 0.15  # seconds that nobody needs to be told of
 AHEAD_SECONDS = 20.0  # that a machine works for what nobody may ask, chosen
 
 
@@ -37,11 +36,8 @@ class Turning:
         """
 
         def work(job: Job) -> None:
-            def at(step: str, done: int, of: int) -> None:
-                job.what, job.done, job.of = step, done, of
-
             if self._known(now, knob, index) is None:
-                with telling(at), cancellable(job.stop.is_set):
+                with telling(job.at), cancellable(job.stop.is_set):
                     self._compile(now, knob, index)
 
         job = jobs.start(1, work)
