@@ -2,6 +2,7 @@
 bounds.
 """
 
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from tests.widgets.drawn_geometry import ALL_SIZES, LOW, problems
 from tests.widgets.of_family import of_family
 from widgets.draw.see import sentence_text
 from widgets.draw.slide import folded
-from widgets.draw.table import time_text
+from widgets.draw.table import size_text, time_text
 from widgets.model.compiled import Compiled
 from widgets.model.hand import Move, Outcome, Totals
 from widgets.model.on_show import View
@@ -517,3 +518,37 @@ def test_a_kernel_that_shares_columns_with_another_is_one_kernel() -> None:
         cuts = scene.cuts(rows)
         off = scene.frame(cuts[0], rows)
         assert len(cuts) == 1 or len(off.kernels) == len(off.operators)
+
+
+@pytest.mark.parametrize("model", ["tiny_bert", "tiny_mobilenetv2"])
+def test_the_inspector_and_the_pipeline_tell_of_one_group_alike(model: str) -> None:
+    session = Session(explorer.compile(f"zoo:{model}"))
+    seen = 0
+    for op in [o.name for o in session.house.operators[:40]]:
+        drawn = welder_view.welded(Seen(session, View()), op)
+        if drawn is None or op not in drawn.ops or len(drawn.group.members) < 2:
+            continue
+        before = welder_view.before_welding(session.now.compiled)
+        rows = Scene(drawn, before, session.house, dict(session.now.sizes)).frame(None)
+        at = session.house.order[op]
+        told = [r["cells"] for r in session.answer("operator", {"op": at})["fusion"]["rows"]]
+        for value in rows.inner:
+            (words,) = (b for a, b in told if a.startswith(f"{value.label} → "))
+            assert words.startswith(f"stays in {level_name(value.level)}, ")
+            if 0 < value.tile_bytes < value.bytes:
+                assert f"{size_text(value.tile_bytes)} of {size_text(value.bytes)}" in words
+            seen += 1
+    assert seen
+
+
+def test_what_a_group_reads_is_a_mark_of_its_operator_and_says_why_it_is_outside() -> None:
+    session = Session(explorer.compile("zoo:tiny_bert"))
+    boxes = set[str]()
+    for op in range(len(session.house.operators)):
+        svg = session.answer("picture", {"room": "welder", "op": op})["svg"]
+        boxes |= set(re.findall(r'<rect[^>]*data-op="([^"]+)"[^>]*><title>read from memory', svg))
+        boxes |= {m for m in re.findall(r"not fused: ([^<;]+)", svg)}
+    known = {o.name for o in session.house.operators}
+    assert any(known & set(box.split(" ")) for box in boxes)
+    assert any("between two products" in box for box in boxes)
+    assert not any(re.search(r"\d{5,} bytes", box) for box in boxes)

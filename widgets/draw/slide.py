@@ -126,15 +126,16 @@ def boxed(
     fill: str = "pane",
     least: float = 0.0,
     extra: str = "",
+    ops: Sequence[str] = (),
 ) -> str:
     """Return a small box around a point: the first of its lines in bold letters."""
     w, h = boxed_size(lines, least)
     ink = "accent" if on else edge
     border = f'rx="4" stroke="var(--{ink})" stroke-width="{2 if on else 1}" {extra}'
-    found = rect(x - w / 2, y - h / 2, w, h, f"var(--{fill})", border, title=title)
+    found = rect(x - w / 2, y - h / 2, w, h, f"var(--{fill})", border, title=title, ops=ops)
     for n, line in enumerate(lines):
         style = ("a" if on else "i w") if n == 0 else "i"
-        found += label(x, y - h / 2 + 15 + LINE * n, line, style, anchor="middle")
+        found += label(x, y - h / 2 + 15 + LINE * n, line, style, anchor="middle", ops=ops)
     return found
 
 

@@ -26,21 +26,25 @@ from widgets.model import outline
 from widgets.model.brick_wall import WallRows
 from widgets.model.house import House
 from widgets.model.knobs import Setting, tile_label
-from widgets.model.on_show import Walls
+from widgets.model.on_show import OnShow, Walls
 from widgets.roller.block_choices import Weighed, thread_blocks
 from widgets.roller.rolled import timed_words
 from widgets.rooms import why_nots
 from widgets.rooms.why_nots import Act
 from widgets.welder import tile_graph
+from widgets.welder.pipeline import Scene, Value
 from widgets.welder.tile_graph import Group
+from widgets.welder.view import before_welding, plainly
+from widgets.welder.welded import level_name
 
 T = TypeVar("T", Binding, BufferPlacement)
 SHOWN = 8  # candidates, and so many refused ones
 DIRECT = "direct"
 
 
-def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[str, Any]:
+def data(s: OnShow, op: str) -> dict[str, Any]:
     """The stations of the thread and the inspector's sections for one source operator."""
+    house, now, walls, plan = s.house, s.now, s.walls, s.plan
     operator = house.operators[house.order[op]]
     binding = _binding(house, operator)
     decisions, call = house.compiled.program.decisions, (*operator.calls, "")[0]
@@ -55,7 +59,7 @@ def data(house: House, now: Setting, walls: Walls, op: str, plan: Any) -> dict[s
         "type": outline.type_text(binding.vars[0].type) if binding else "",
         "stations": _stations(house, operator, binding, _sizes(blocks, decision), walls, plan),
         "tile": tile,
-        "fusion": _fusion(house, now, op),
+        "fusion": _fusion(s, op),
         "placement": _placement(operator, walls),
         "shape": _shape(house, now, op),
         "memory": _memory(house, op, plan),
@@ -331,7 +335,8 @@ def _measured(walls: Walls, calls: Sequence[str]) -> float | None:
     return float((rows.end[mine] - rows.start[mine]).sum()) if len(mine) else None
 
 
-def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
+def _fusion(s: OnShow, op: str) -> dict[str, Any]:
+    house, now = s.house, s.now
     group = house.kept("group of", now.sizes, lambda: _groups(house, now)).get(op)
     if group is None:
         return _section("Welder decided nothing about this operator.")
@@ -341,21 +346,41 @@ def _fusion(house: House, now: Setting, op: str) -> dict[str, Any]:
         if len(group.members) > 1
         else "This kernel stands alone."
     )
-    rows = [
-        (
-            f"{house.member(h.source)} → {house.member(h.target)}",
-            f"stays in {h.level}, {size_text(h.bytes)}",
-        )
-        for h in group.handovers
-    ]
-    told = [s for s in group.steps if s.refused or not group.handovers]
-    rows += [
-        (in_words(s.label, house.values), in_words(s.refused, house.values) or _taken(s))
-        for s in told
+    rows = house.kept(f"handed on in {group.name}", now.sizes, lambda: _handed(s, group.name))
+    told = [x for x in group.steps if x.refused or not group.handovers]
+    weighed = [
+        (in_words(x.label, house.values), in_words(x.refused, house.values) or _taken(x))
+        for x in told
     ]
     can = isinstance(now.compiled, Compilation)
-    acts = [why_nots.acts(s, now.compiled.device) if can else () for s in told]
-    return _section(sentence, (), rows, acts)
+    acts = [why_nots.acts(x, now.compiled.device) if can else () for x in told]
+    return _section(sentence, (), [*rows, *weighed], acts)
+
+
+def _handed(s: OnShow, group: str) -> list[tuple[str, str]]:
+    """Where each value inside a group is handed on, and how much at once: as the fused pipeline
+    has it.
+    """
+    graph = s.now.compiled.program.decisions.tile_graph
+    mine = next((g for g in graph.groups if g.name == group), None) if graph else None
+    w = plainly(s, mine) if mine is not None and len(mine.members) > 1 else None
+    if w is None:
+        return []
+    sizes = {**s.now.compiled.program.env.hints, **dict(s.now.sizes)}
+    rows = Scene(w, before_welding(s.now.compiled), s.house, sizes).frame(None)
+    return [
+        (
+            f"{v.label} → {', '.join(rows.operators[r].label for r in v.readers)}",
+            f"stays in {level_name(v.level)}, {_at_once(v)}",
+        )
+        for v in rows.inner
+    ]
+
+
+def _at_once(v: Value) -> str:
+    if 0 < v.tile_bytes < v.bytes:
+        return f"{size_text(v.tile_bytes)} of {size_text(v.bytes)} at a time"
+    return size_text(v.bytes)
 
 
 def _groups(house: House, now: Setting) -> dict[str, Group]:

@@ -181,7 +181,7 @@ def _line_ops(s: OnShow, call: str, source: str) -> list[list[int]]:
 def operator(s: OnShow, op: int) -> Any:
     """The thread and the inspector of a source operator."""
     name = item(s.house.operators, op, "operator").name
-    return inspection.data(s.house, s.now, s.walls, name, s.plan)
+    return inspection.data(s, name)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from explorer.compilation.operators import call_family
+from explorer.compilation.operators import call_family, in_words
 from explorer.cost.bound import bind_kernel
 from explorer.ir.calls import KernelCall, Var
+from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tile_graph import GroupPlan, LevelBytes
 from explorer.ir.decisions.tiling import Tiling
 from explorer.ir.program import Binding, Program
@@ -61,7 +62,8 @@ class Value:
 @dataclass(frozen=True, slots=True)
 class Outer:
     """A tensor that operators read from memory, or a result that one writes there. `what`:
-    "weight", "input", the name of the operator that made it, or "output".
+    "weight", "input", the name of the operator that made it, or "output"; `ops` are the source
+    operators that made it, and `why` says why they are no part of the group.
     """
 
     tensor: str
@@ -70,6 +72,8 @@ class Outer:
     operators: tuple[int, ...]
     full: tuple[int, ...]
     bytes: int
+    ops: tuple[str, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +250,14 @@ class Scene:
                 if v.name not in places:
                     readers.setdefault(v, []).append(places[name])
         made = self.house.values
+        steps = self.welded.group.steps
+        refused = {s.label.split(" into ")[0]: s for s in steps if s.refused}
+        origins = {v: b.origin for f in self.before.functions for b in f.body for v in b.vars}
         for v, at in readers.items():
             what = "weight" if v.name in self.before.constants else made.get(v.name, "input")
-            label = made.get(v.name, v.name)
-            yield Outer(v.name, label, what, tuple(at), *self._extent(v))
+            label, ops = made.get(v.name, v.name), tuple(sorted(origins.get(v, ())))
+            why = in_words(_why(refused[v.name]), made) if v.name in refused else ""
+            yield Outer(v.name, label, what, tuple(at), *self._extent(v), ops, why)
 
     def _outputs(self) -> Iterator[Outer]:
         """The results that are stored for readers outside."""
@@ -263,6 +271,13 @@ class Scene:
         if not isinstance(v.type, Tensor) or not v.type.is_known:
             return (), 0
         return evaluate_shape(v.type.dims, self.sizes), evaluate_dim(v.type.bytes, self.sizes)
+
+
+def _why(step: Candidate[bool]) -> str:
+    """Return why a value stays outside, and what would change that."""
+    if step.why is None or not step.why.change:
+        return step.refused
+    return f"{step.why.text}; what would change that: {step.why.change}"
 
 
 def _reads(b: Binding) -> frozenset[str]:

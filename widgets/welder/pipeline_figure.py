@@ -280,21 +280,23 @@ def _input_boxes(
         for o, lines, w in zip(mine, beside, widths):
             middles.append(left + w / 2)
             yield pipe(f"M{left + w / 2:.1f} {y:.1f}V{y - BAR:.1f}", ink="edge", width=2)
-            yield boxed(left + w / 2, y, lines, title=_read(o))
+            yield boxed(left + w / 2, y, lines, title=_read(o), ops=o.ops)
             left += w + BESIDE
         first, last = min(middles[0], x), max(middles[-1], x)
         yield pipe(f"M{first - 1:.1f} {y - BAR:.1f}H{last + 1:.1f}", ink="edge", width=2)
         return
     lines = _outer_words(mine, c.width - 20)
-    said = "; ".join(map(_read, mine))
+    said, ops = "; ".join(map(_read, mine)), mine[0].ops if len(mine) == 1 else ()
     if lane.tall and lines:
-        yield boxed(x, y, lines, title=said)
+        yield boxed(x, y, lines, title=said, ops=ops)
     else:
-        yield rect(x - 4, y - 4, 8, 8, "var(--edge)", title=said)
+        yield rect(x - 4, y - 4, 8, 8, "var(--edge)", title=said, ops=ops)
 
 
 def _read(o: Outer) -> str:
-    return f"read from memory: {o.label}, {o.what}, {by(o.full)}, {size_text(o.bytes)}"
+    names = ", ".join(dict.fromkeys((o.label, o.what)))
+    said = f"read from memory: {names}, {by(o.full)}, {size_text(o.bytes)}"
+    return f"{said}; not fused: {o.why}" if o.why else said
 
 
 def _beside(mine: Sequence[Outer], room: float) -> list[list[str]]:

@@ -116,7 +116,7 @@ def of_operator(groups: tuple[Group, ...], op: str) -> Group | None:
 def table(groups: tuple[Group, ...], house: House, see: tuple[Sentence, ...] = ()) -> Table:
     """One row a group."""
     return Table(
-        ("group", "members", "bytes before", "bytes after", "handed on at"),
+        ("group", "members", "bytes before", "bytes after", "levels decided"),
         tuple(
             (
                 house.label(g.name, g.ops),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from explorer.budget import size_text
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel, reads
 from explorer.ir.kernels.kernel_size import expr_size
@@ -188,6 +189,6 @@ def _near(merge: Merge, facts: Facts) -> Refusal | None:
     if level == device.levels[-1].name:
         return None
     room = device.level(level).capacity_bytes or 0
-    text = f"two contractions in a row, and {level} holds the {size} bytes between them"
-    change = f"a value of more than {room // 2} bytes"
+    text = f"{level} holds the {size_text(size)} between two products, each has its own tiles"
+    change = f"more than {size_text(room // 2)} between them"
     return Refusal("near", size, room // 2, text, change)
