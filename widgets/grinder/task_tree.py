@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.stage import Stage
@@ -54,23 +54,43 @@ def _lanes(plan: Places, lanes: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _edges(plan: Places) -> Iterator[str]:
-    """From what holds a uTask down to it; thicker, and on top, where the level changes."""
+    """From what holds a uTask down to it; thicker, and on top, where the level changes: one line
+    for neighbours, which are launched at once.
+    """
     half, thick = plan.box / 2, []
-    for place in plan.places:
-        if place.parent < 0:
-            continue
-        above = plan.places[place.parent]
-        crosses = place.node.lane != above.node.lane
-        ink, width = ("var(--ink)", 2) if crosses else ("var(--edge)", 1.5)
-        y, end = plan.y(above) + half, plan.y(place) - half
-        bend = f"M{above.x:.1f} {y:.1f}V{y + 8:.1f}H{place.x:.1f}V{end:.1f}"
-        line = path(bend, ink, f'stroke-width="{width}" stroke-linejoin="round"')
-        edge = lit_by(line, f"e {_keys(place.node)}")
-        if crosses:
-            thick.append(edge)
-        else:
-            yield edge
+    for parent, lane, mine in _launched(plan):
+        above, crosses = plan.places[parent], lane != plan.places[parent].node.lane
+        at = plan.y(above) + half
+        bar = plan.tops[lane][0] + 6 if crosses and len(mine) > 1 else at + 8
+        for place in mine:
+            way = f"M{place.x:.1f} {bar:.1f}V{plan.y(place) - half:.1f}"
+            if not crosses or len(mine) == 1:
+                way = f"M{above.x:.1f} {at:.1f}V{bar:.1f}H{place.x:.1f}" + way[way.index("V") :]
+            edge = lit_by(_line(way, heavy=crosses and len(mine) == 1), f"e {_keys(place.node)}")
+            if crosses and len(mine) == 1:
+                thick.append(edge)
+            else:
+                yield edge
+        if crosses and len(mine) > 1:
+            left, right = mine[0].x, mine[-1].x
+            x = min(max(above.x, left), right)
+            keys = f"e lv{lane}"
+            yield lit_by(_line(f"M{left:.1f} {bar:.1f}H{right:.1f}", heavy=False), keys)
+            trunk = f"M{above.x:.1f} {at:.1f}V{at + 8:.1f}H{x:.1f}V{bar:.1f}"
+            thick.append(lit_by(_line(trunk, heavy=True), keys))
     yield from thick
+
+
+def _launched(plan: Places) -> Iterator[tuple[int, int, list[Place]]]:
+    """What is held by one uTask: neighbours on one level together, with that level."""
+    held = sorted((p for p in plan.places if p.parent >= 0), key=lambda p: (p.parent, p.x))
+    for (parent, lane), mine in groupby(held, key=lambda p: (p.parent, p.node.lane)):
+        yield parent, lane, list(mine)
+
+
+def _line(way: str, *, heavy: bool) -> str:
+    ink, width = ("var(--ink)", 2) if heavy else ("var(--edge)", 1.5)
+    return path(way, ink, f'stroke-width="{width}" stroke-linejoin="round"')
 
 
 def _keys(node: Shown) -> str:
