@@ -1,11 +1,12 @@
 // The brick wall: one canvas over slices of the walls. Filled is measured or was recorded, pale and dashed is predicted. A track is one wall: the
 // one on show, the prediction over what ran, or the baseline over now, all on one axis.
 import { h, clamp, duration } from "./dom.js";
-import { decodeWall, decodeSlice, blockAt, gapAt, wanted, parts } from "./wall_data.js";
+import { decodeWall, decodeSlice, blockAt, firstAfter, gapAt, wanted, parts } from "./wall_data.js";
 import { LEFT, NAMES, AXIS, TRACK, wallPainter } from "./wall_draw.js";
 import { wallHand } from "./wall_hand.js";
 
 const SHORTEST = 0.05, TALLEST = 176, FEW = 4, MOST_STEPS = 600; // µs of a view; pixels of a lane; cores that have room for two tracks; steps of a film
+const OWN = ["launch", "library", "preempted"]; // causes of idle time in which no core waits for another
 const ORDER = ["wall_planned", "wall_measured", "wall_recorded", "wall_more", "wall_base"];
 
 /** The wall's canvas. `ctx`: host, state, colours, litCalls(), pickCall(call), move(kind, args), say(text). */
@@ -181,10 +182,22 @@ export function wallView(ctx) {
     const slice = sliceAt(wall, t), i = blockAt(slice, u, t, slack);
     return i >= 0 ? { wall, u, slice, block: i } : { wall, u, slice, block: -1, gap: gapAt(slice, u, t) };
   }
+  /** Whom a lane waits for in a gap: of the tasks that end in it on others the last. */
+  function awaited(wall, u, slice, gap) {
+    const from = slice.gapStart[gap], to = slice.gapEnd[gap] * (1 + 1e-6);
+    let last = -1, lane = -1;
+    for (let other = 0; other < slice.lanes; other++) {
+      const i = firstAfter(slice.end, slice.rows[other], slice.rows[other + 1], to) - 1;
+      if (other !== u && i >= slice.rows[other] && slice.end[i] > from && (last < 0 || slice.end[i] > slice.end[last])) { last = i; lane = other; }
+    }
+    if (last < 0) return "";
+    const [name = "?"] = (wall.calls ?? calls)[slice.call[last]] ?? [];
+    return `\nwaits for ${name} on ${unitsOf(wall, lane)}, which ends at ${slice.end[last].toFixed(1)} µs`;
+  }
   function said({ wall, u, slice, block, gap }) {
     const where = unitsOf(wall, u);
     const cause = block < 0 && gap >= 0 ? ctx.host.get("causes")[slice.cause[gap]] : null;
-    if (block < 0) return cause ? `${where} idle, ${cause[1]}: ${duration(slice.gapEnd[gap] - slice.gapStart[gap])}\n${cause[2]}` : "";
+    if (block < 0) return cause ? `${where} idle, ${cause[1]}: ${duration(slice.gapEnd[gap] - slice.gapStart[gap])}${OWN.includes(cause[0]) ? "" : awaited(wall, u, slice, gap)}\n${cause[2]}` : "";
     const j = slice.alone[block], [name = "?", family = "?", , others = ""] = (wall.calls ?? calls)[slice.call[block]] ?? [], start = slice.start[block], end = slice.end[block];
     const span = `${where}, ${called(wall)}: ${start.toFixed(1)} to ${end.toFixed(1)} µs, ${duration(end - start)}`;
     if (j < 0) return `${name} (${family})${slice.bricks[block] ? `, ${slice.bricks[block].toLocaleString("en")} tasks` : `, most of these ${unit()}s`}\n${span}\n${others}`;

@@ -83,7 +83,11 @@ def see(rows: FusionRows) -> tuple[Sentence, ...]:
             Mark(count_text(refused, "edge"), "refused"),
             " is refused." if refused == 1 else " are refused.",
         ),
-        ("FuseOps ran." if rows.ran else "This is a baseline: Welder's groups run.",),
+        (
+            "These groups run."
+            if rows.ran
+            else "They are a baseline: what runs are Welder's groups.",
+        ),
     )
 
 

@@ -84,7 +84,7 @@ def see(rows: StaircaseRows) -> tuple[Sentence, ...]:
     last = next((s for s in rows.steps if s.rank == max(0, rows.on_show)), None)
     if last is not None:
         how = "compute" if last.ratio < 1 else "memory"
-        ratio = Mark(f"{last.ratio:.2g} times", how)
+        ratio = Mark(f"{last.ratio:.2g}×", how)
         told = f"Result {rows.number(last.rank)} loads for "
         found.append((told, ratio, f" as long as it computes: {how} bound."))
     return tuple(found)
