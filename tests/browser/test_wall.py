@@ -2,6 +2,7 @@
 by key, a move that bounces, and a moved wall that is run.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from explorer.rammer.moved_by_hand import ByHand
 from tests.browser.over_session import house
 from tests.widgets import many_bricks
 from tests.widgets.test_rammer_rooms import UNITS, wide
+from widgets.model.brick_wall import CAUSES
 from widgets.rammer import wall_slices
 from widgets.session.session import Session
 
@@ -25,6 +27,7 @@ SHORT = explorer.Options(  # two kernels, one behind the other, whatever welding
     rammer=explorer.rammer.Options(threads=2, bricks=3),
     welder=explorer.welder.Options(enabled=False),
 )
+CORES = explorer.Options(rammer=explorer.rammer.Options(threads=4))
 ALIVE = "#room .foot .said"
 
 
@@ -194,6 +197,34 @@ def test_of_too_many_waits_those_of_the_selection_are_drawn(
         page.wait_for_function("driver.wall.stats.arrows > 0", timeout=10000)
         page.wait_for_timeout(300)
         assert page.evaluate("driver.wall.stats.slices") == slices + 1  # and then none
+
+
+def test_an_idle_core_says_whom_it_waits_for(browser: Browser) -> None:
+    session = Session(explorer.compile("zoo:tiny_bert", options=CORES))
+    rows = session.walls.planned
+    assert rows is not None
+    waiting = [n for n, cause in enumerate(rows.cause) if CAUSES[cause] in ("tail", "barrier")]
+    gap = max(waiting, key=lambda n: rows.gap_end[n] - rows.gap_start[n])
+    with house(browser, session) as page:
+        page.wait_for_function("driver.wall.bricks() > 0")
+        page.evaluate(f"driver.wall.view = [{rows.gap_start[gap]}, {rows.gap_end[gap]}]")
+        box = page.locator("#room .pw canvas").bounding_box()
+        assert box is not None
+        tips = list[str]()
+        for share in range(20):
+            y = box["y"] + box["height"] * (share + 0.5) / 20
+            page.mouse.move(box["x"] + box["width"] / 2, y)
+            tips.append(page.inner_text("#room .pw .tip"))
+    told = re.search(
+        r"core (\d+) idle.*\nwaits for (.+) on core (\d+), which ends at ([\d.]+) µs",
+        "\n".join(tips),
+    )
+    assert told, tips
+    idle, name, unit, end = int(told[1]), told[2], int(told[3]), float(told[4])
+    mine = (rows.unit == unit) & (abs(rows.end - end) < 0.06)
+    assert name in {rows.calls[c].label for c in rows.call[mine]}
+    held = (rows.gap_unit == idle) & (rows.gap_start < end) & (end <= rows.gap_end + 0.06)
+    assert idle != unit and held.any()
 
 
 def test_a_wall_without_bricks_says_so(browser: Browser) -> None:

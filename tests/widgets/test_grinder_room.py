@@ -172,6 +172,14 @@ def test_a_sentence_lights_marks_that_are_drawn(llama: Session) -> None:
                 assert any(set(mark.lights.split()) <= keys for keys in lit), mark.text
 
 
+@pytest.mark.parametrize("model", ["tiny_bert", "tiny_while"])
+def test_what_is_launched_at_once_hangs_on_one_line(model: str) -> None:
+    session = Session(explorer.compile(f"zoo:{model}"))
+    svg = session.answer("picture", {"room": "grinder", "width": 1100, "height": 620})["svg"]
+    heavy = re.findall(r'<path d="M[\d.]+ [\d.]+V[\d.]+H[\d.]+V[^"]*"[^>]*stroke-width="2"', svg)
+    assert len(heavy) == 1
+
+
 def big(layers: int) -> TaskTree:
     """A loop over layers, each a branch between two runs of operators."""
     parts: list[TaskTree] = []

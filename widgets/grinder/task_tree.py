@@ -58,34 +58,35 @@ def _edges(plan: Places) -> Iterator[str]:
     for neighbours, which are launched at once.
     """
     half, thick = plan.box / 2, []
-    for parent, lane, mine in _launched(plan):
-        above, crosses = plan.places[parent], lane != plan.places[parent].node.lane
-        at = plan.y(above) + half
-        bar = plan.tops[lane][0] + 6 if crosses and len(mine) > 1 else at + 8
+    for above, mine in _launched(plan):
+        lane = min(place.node.lane for place in mine)
+        at, crosses, alone = plan.y(above) + half, lane != above.node.lane, len(mine) == 1
+        bar = plan.tops[lane][0] + 6 if crosses and not alone else at + 8
         for place in mine:
-            way = f"M{place.x:.1f} {bar:.1f}V{plan.y(place) - half:.1f}"
-            if not crosses or len(mine) == 1:
-                way = f"M{above.x:.1f} {at:.1f}V{bar:.1f}H{place.x:.1f}" + way[way.index("V") :]
-            edge = lit_by(_line(way, heavy=crosses and len(mine) == 1), f"e {_keys(place.node)}")
-            if crosses and len(mine) == 1:
+            way = f"V{plan.y(place) - half:.1f}"
+            begin = f"M{place.x:.1f} {bar:.1f}"
+            if alone or not crosses:
+                begin = f"M{above.x:.1f} {at:.1f}V{bar:.1f}H{place.x:.1f}"
+            edge = lit_by(_line(begin + way, heavy=crosses and alone), f"e {_keys(place.node)}")
+            if crosses and alone:
                 thick.append(edge)
             else:
                 yield edge
-        if crosses and len(mine) > 1:
+        if crosses and not alone:
             left, right = mine[0].x, mine[-1].x
             x = min(max(above.x, left), right)
-            keys = f"e lv{lane}"
-            yield lit_by(_line(f"M{left:.1f} {bar:.1f}H{right:.1f}", heavy=False), keys)
+            yield lit_by(_line(f"M{left:.1f} {bar:.1f}H{right:.1f}", heavy=False), f"e lv{lane}")
             trunk = f"M{above.x:.1f} {at:.1f}V{at + 8:.1f}H{x:.1f}V{bar:.1f}"
-            thick.append(lit_by(_line(trunk, heavy=True), keys))
+            thick.append(lit_by(_line(trunk, heavy=True), f"e lv{lane}"))
     yield from thick
 
 
-def _launched(plan: Places) -> Iterator[tuple[int, int, list[Place]]]:
-    """What is held by one uTask: neighbours on one level together, with that level."""
+def _launched(plan: Places) -> Iterator[tuple[Place, list[Place]]]:
+    """What is held by each uTask: neighbours that are on other levels together, and so the rest."""
     held = sorted((p for p in plan.places if p.parent >= 0), key=lambda p: (p.parent, p.x))
-    for (parent, lane), mine in groupby(held, key=lambda p: (p.parent, p.node.lane)):
-        yield parent, lane, list(mine)
+    levels = [place.node.lane for place in plan.places]
+    for (parent, _), mine in groupby(held, lambda p: (p.parent, p.node.lane == levels[p.parent])):
+        yield plan.places[parent], list(mine)
 
 
 def _line(way: str, *, heavy: bool) -> str:
