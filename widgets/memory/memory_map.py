@@ -100,7 +100,7 @@ def _axes(plan: Places, strip: bool) -> Iterator[str]:
                 edge, y + (4.5 if at else 0), size_text(at) if at else "0", anchor="end"
             )
     whole = label(edge, plan.top + 10, size_text(rows.planned_bytes), "i w", anchor="end")
-    yield lit_by(ground + whole, "arena")
+    yield lit_by(ground + whole, "taken")
     if strip:
         yield from _live(plan)
     room, last = plan.right - wide("call"), 0.0
@@ -116,7 +116,8 @@ def _axes(plan: Places, strip: bool) -> Iterator[str]:
 def _live(plan: Places) -> Iterator[str]:
     """The bytes that live at each call, below the map and beside the same calls."""
     rows = plan.rows
-    yield label(plan.left, plan.base - STRIP - 7, "live at each call; the line is the whole arena")
+    words = "live at each call; the line is what the plan takes"
+    yield label(plan.left, plan.base - STRIP - 7, cut_to(words, plan.right - plan.left))
     line = f"M{plan.left:.1f} {plan.live(rows.planned_bytes):.1f}H{plan.right:.1f}"
     yield path(line, "var(--line2)")
     d, last = f"M{plan.left:.1f} {plan.base:.1f}", -1

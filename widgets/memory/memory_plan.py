@@ -116,10 +116,10 @@ def caption(rows: MemoryRows) -> str:
 
 
 def see(rows: MemoryRows) -> tuple[Sentence, ...]:
-    """The sentences: what the arena takes, where its peak is, and what shares the largest bytes."""
+    """The sentences: what the plan takes, where its peak is, and what shares the largest bytes."""
     if not rows.buffers:
         return (("No value of this program lies in memory between two calls.",),)
-    arena = Mark(size_text(rows.planned_bytes), "arena")
+    taken = Mark(size_text(rows.planned_bytes), "taken")
     share = rows.planned_bytes / rows.naive_bytes if rows.naive_bytes else 1.0
     all_values = size_text(rows.naive_bytes)
     peak, alive = rows.peak, rows.alive(rows.peak)
@@ -127,7 +127,7 @@ def see(rows: MemoryRows) -> tuple[Sentence, ...]:
     others = len(rows.sharing(most))
     lead = "is the largest" if count == 1 else f"is one of the {count:,} largest"
     return (
-        ("The arena is ", arena, f", {share:.0%} of the {all_values} that all values take."),
+        ("The plan takes ", taken, f", {share:.0%} of the {all_values} that all values take."),
         (
             "The peak is at ",
             Mark(written_at(rows, peak), "peak"),
