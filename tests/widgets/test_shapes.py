@@ -12,6 +12,7 @@ from explorer.ir.shapes.dims import ShapeEnv, SymbolBound, symbol
 from explorer.ir.stage import Stage
 from explorer.ir.types import Object, ShapeType, Tensor, TupleType
 from tests.widgets import made_by_hand as hand
+from widgets.draw.see import sentence_text
 from widgets.draw.svg import Svg, label, symbol_label
 from widgets.draw.symbol_marks import MOST_RULES, named, spans, style, word
 from widgets.page.report import document
@@ -20,6 +21,7 @@ from widgets.relax.shape_words import annotation_text
 from widgets.session.session import Session
 
 n, k = symbol("n"), symbol("k found")
+SIZE = (1012, 600)
 
 
 def f32(*dims: object) -> Tensor:
@@ -65,7 +67,7 @@ def test_a_value_says_how_far_it_is_known_in_every_function() -> None:
         "z": ("f32[k found]", "proved"),
         "twice.p": ("f32[n]", "proved"),
     }
-    assert "there are no loops yet" in shapes_picture.figure(rows).body
+    assert "there are no loops yet" in shapes_picture.figure(rows, SIZE).body
 
 
 def test_a_symbol_says_where_it_is_defined_and_whether_its_value_is_assumed() -> None:
@@ -73,7 +75,7 @@ def test_a_symbol_says_where_it_is_defined_and_whether_its_value_is_assumed() ->
     assert (first.defined, first.bounds, first.now) == ("parameter x, dim 0", "1 to 64", 3)
     assert not first.assumed and first.dims == 2
     assert (second.defined, second.now, second.assumed) == ("match_cast y, dim 0", 8, True)
-    assert "8 assumed" in shapes_picture.figure(shapes.data(Found(), {"n": 3})).body
+    assert "8 assumed" in shapes_picture.figure(shapes.data(Found(), {"n": 3}), SIZE).body
 
 
 def test_loops_and_buffers_of_a_symbol_are_counted_and_shown() -> None:
@@ -92,10 +94,11 @@ def test_loops_and_buffers_of_a_symbol_are_counted_and_shown() -> None:
 def test_of_many_values_those_around_the_operator_are_drawn_and_the_rest_is_counted() -> None:
     rows = shapes.data(Found(), {"n": 3})
     values = tuple(replace(rows.values[0], label=f"value_{i}", ops=(f"op_{i}",)) for i in range(60))
-    body = shapes_picture.figure(replace(rows, values=values), "op_41").body
-    drawn = re.findall(r">(value_\d+)<", body)
-    assert len(drawn) == shapes_picture.SHOWN and "value_41" in drawn
-    assert "and 46 more values" in body
+    for size in (SIZE, (1900, 1000), (380, 300)):
+        body = shapes_picture.figure(replace(rows, values=values), size, "op_41").body
+        drawn = re.findall(r">(value_\d+)<", body)
+        assert 2 < len(drawn) < 60 and "value_41" in drawn
+        assert f"and {60 - len(drawn)} more" in body
     assert len(shapes_picture.table(replace(rows, values=values)).rows) > 60
 
 
@@ -168,3 +171,19 @@ def test_a_text_that_was_cut_still_speaks_of_its_symbols() -> None:
 def test_a_symbol_is_found_as_a_whole_word() -> None:
     assert named("4*n*seq + seq_1", {"n", "seq", "e"}) == ("n", "seq")
     assert spans("n.found", ("n",)) == "n.found"
+
+
+def test_the_sentences_count_symbols_what_is_known_and_what_depends_on_one() -> None:
+    rows = shapes.data(Found(), {"n": 3})
+    first, known, uses = map(sentence_text, shapes_picture.see(rows))
+    assert first == "2 symbols: n is 3, k found assumed to be 8."
+    assert known == (
+        "Of 6 shapes 3 are proved, 1 is checked at run time, 1 is known by rank only, "
+        "1 is not known."
+    )
+    assert uses == "2 values depend on n."
+    numbers = replace(rows, symbols=(), values=rows.values[:1])
+    assert [sentence_text(s) for s in shapes_picture.see(numbers)] == [
+        "Every extent of this model is a number.",
+        "Of 1 shape 1 is proved.",
+    ]
