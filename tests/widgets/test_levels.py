@@ -12,6 +12,7 @@ from explorer.ir.calls import Branch, LibraryCall, OpCall, ShapeOf, Var
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
 from tests.widgets import made_by_hand as hand
+from widgets.draw.see import sentence_text
 from widgets.relax import levels, levels_picture
 
 C = hand.HandMade()
@@ -51,23 +52,39 @@ def test_equal_kernels_are_one_entry_with_its_loops(rows: levels.LevelRows) -> N
 
 
 def test_every_level_is_said_in_words_and_every_call_has_its_arrow(rows: levels.LevelRows) -> None:
-    body = levels_picture.figure(rows, "conv").body
+    body = levels_picture.figure(rows, (1012, 600), "conv").body
     for level, _ in rows.levels:
         assert f">{level}</text>" in body
-    assert body.count(f'd="M{levels_picture.FROM:g} ') == sum(len(c.entries) for c in rows.calls)
+    assert body.count('class="way"') == sum(len(c.entries) for c in rows.calls)
     assert "onnx.NonZero" in body and "2 calls" in body
 
 
-def test_entries_stand_in_order_and_apart(rows: levels.LevelRows) -> None:
-    calls = tuple(replace(rows.calls[0], entries=(i % 9,)) for i in range(22))
-    places = levels_picture._places(calls)
-    ys = sorted(places.values())
-    assert len(ys) == 9 and ys[0] >= levels_picture.TOP
-    assert all(b - a >= levels_picture.LOW for a, b in pairwise(ys))
-    assert ys[-1] <= levels_picture.TOP + 21 * levels_picture.PITCH
-    alone = levels_picture._places(tuple(replace(rows.calls[0], entries=(i,)) for i in range(22)))
-    ys = sorted(alone.values())
-    assert all(b - a >= levels_picture.LOW for a, b in pairwise(ys)) and ys[0] == levels_picture.TOP
+def test_entries_stand_in_order_and_apart_and_the_one_of_most_calls_is_there(
+    rows: levels.LevelRows,
+) -> None:
+    size = (1012, 600)
+    shared = tuple(replace(rows.calls[0], entries=(i % 9,)) for i in range(16))
+    alone = tuple(replace(rows.calls[0], entries=(i,)) for i in range(16))
+    for calls, count in ((shared, 9), (alone, 16)):
+        entries = tuple(replace(rows.entries[0], calls=n) for n in range(30))
+        some = replace(rows, calls=calls, entries=entries)
+        found = levels_picture._places(calls, some, size, False)
+        ys = sorted(found.entries.values())
+        high = levels_picture.TALL if found.tall else levels_picture.LOW
+        assert len(ys) == count + 1 and 29 in found.entries
+        assert ys[0] - high / 2 >= levels_picture.TOP and ys[-1] + high / 2 <= size[1]
+        assert all(b - a >= high for a, b in pairwise(ys))
+
+
+def test_the_sentences_count_levels_and_name_the_kernel_of_most_calls(
+    rows: levels.LevelRows,
+) -> None:
+    first, second = map(sentence_text, levels_picture.see(rows))
+    assert first == (
+        "Of 9 bindings 1 is an operator, 5 are kernel calls, 1 is a call of a library, "
+        "2 are views or shapes."
+    )
+    assert second == "4 kernels serve 5 calls; relu serves 2 of them."
 
 
 def test_a_branch_goes_to_both_of_its_functions() -> None:

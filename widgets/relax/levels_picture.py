@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from explorer.ir.stage import Stage
-from widgets.draw.svg import Svg, fit, label, path, rect, text_width
-from widgets.draw.table import Table
+from widgets.draw.columns import Text, columns, line
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import BOLD, LINE, NARROW, PX, cut_to, wide
+from widgets.draw.svg import Svg, fit, label, path, rect, text_width, together
+from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.relax import levels
-from widgets.relax.levels import CallRow, EntryRow, LevelRows
+from widgets.relax.levels import LEVELS, CallRow, EntryRow, LevelRows
 from widgets.relax.shapes_picture import around
 
-SHOWN = 22
-TOP, PITCH, LOW = 66.0, 30.0, 34.0  # of calls, and of entries
-LEFT, FROM, TO, RIGHT = 12.0, 290.0, 366.0, 668.0
+TOP, FOOT = 56.0, 24.0  # over the calls, and below them
+ONE, TWO = 24.0, 40.0  # from a call to the next, by its lines
+LOW, TALL, BETWEEN = 22.0, 40.0, 6.0  # an entry of one line, of two, and the room between
+SPLIT, LINK, LEFT = 0.48, 84.0, 560.0  # where entries begin, at most, and how long arrows are
+LEAST = 60.0  # pixels that the loops of an entry need
+NOUNS = {
+    "operator": ("n operator", "operators"),
+    "kernel": (" kernel call", "kernel calls"),
+    "library": (" call of a library", "calls of libraries"),
+    "host": (" step of the host", "steps of the host"),
+    "view or shape": (" view or shape", "views or shapes"),
+}
 INKS = {
     "operator": "var(--ink)",
     "kernel": "var(--fn)",
@@ -43,6 +56,7 @@ def table(rows: LevelRows) -> Table:
         ),
         tuple(c.ops for c in rows.calls),
         caption(rows),
+        see(rows),
     )
 
 
@@ -53,101 +67,224 @@ def caption(rows: LevelRows) -> str:
     return f"{len(rows.calls)} bindings: {counts}; {kernels} distinct kernels"
 
 
-def figure(rows: LevelRows, selected: str = "") -> Svg:
-    """Calls at the left, what they go to at the right, and the arrows between."""
-    calls = around(rows.calls, [selected in c.ops for c in rows.calls], SHOWN)
-    places = _places(calls)
-    marks = [*_heads(rows), *_arrows(calls, rows, places)]
-    for i, call in enumerate(calls):
-        marks += _call(call, rows.main, TOP + i * PITCH)
-    for at, y in places.items():
-        marks += _entry(rows.entries[at], y)
-    bottom = max(TOP + len(calls) * PITCH, TOP + len(places) * LOW)
+def see(rows: LevelRows) -> tuple[Sentence, ...]:
+    """The sentences: how many bindings are of each level, and which kernel serves most of them."""
+    if not rows.calls:
+        return ()
+    parts: list[str | Mark] = [f"Of {count_text(len(rows.calls), 'binding')} "]
+    for n, (level, count) in enumerate(rows.levels):
+        mark = Mark(f"{count:,}", f"lv{LEVELS.index(level)}")
+        one, many = NOUNS[level]
+        parts += [", " if n else "", mark, f" is a{one}" if count == 1 else f" are {many}"]
+    told: list[Sentence] = [(*parts, ".")]
+    kernels = [e for e in rows.entries if e.level == "kernel"]
+    at = _most(rows)
+    if kernels and at is not None:
+        served = sum(e.calls for e in kernels)
+        mine = rows.entries[at]
+        different = Mark(f"{count_text(len(kernels), 'kernel')}", "entry")
+        head = (different, f" serve{'s' * (len(kernels) == 1)} {count_text(served, 'call')}")
+        most = ("; ", Mark(mine.name, "most"), f" serves {mine.calls:,} of them")
+        told.append((*head, *(most if 1 < mine.calls < served else ()), "."))
+    return tuple(told)
+
+
+def _most(rows: LevelRows) -> int | None:
+    """The kernel with the most calls, else what else has them."""
+    order = sorted(range(len(rows.entries)), key=lambda n: -rows.entries[n].calls)
+    return next((n for n in order if rows.entries[n].level == "kernel"), next(iter(order), None))
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The calls that are drawn and where they and their entries stand; `two`: calls have a second
+    line, `tall`: entries have one.
+    """
+
+    calls: Sequence[CallRow]
+    entries: Mapping[int, float]
+    left: float  # of an entry
+    right: float
+    two: bool
+    tall: bool
+
+    @property
+    def pitch(self) -> float:
+        """From a call to the next."""
+        return TWO if self.two else ONE
+
+    def y(self, n: int) -> float:
+        """The middle of a call."""
+        return TOP + (n + 0.5) * self.pitch
+
+
+def figure(rows: LevelRows, size: tuple[int, int], selected: str = "") -> Svg:
+    """Calls at the left, what they go to at the right, and the arrows between; a list of both where
+    there is little width.
+    """
+    width, height = size
+    room = height - TOP - FOOT
+    two = len(rows.calls) * TWO <= room
+    count = max(1, int(room / (TWO if two else ONE)))
+    calls = around(rows.calls, [selected in c.ops for c in rows.calls], count)
     rest = len(rows.calls) - len(calls)
+    marks = [*_legend(rows, width)]
+    if width < NARROW:
+        marks += _list(calls, rows, width)
+    else:
+        places = _places(calls, rows, size, two)
+        marks += _heads(places)
+        marks += _arrows(places, rows)
+        for n, call in enumerate(calls):
+            marks += _call(call, rows, places, n)
+        for at, y in places.entries.items():
+            marks += _entry(rows.entries[at], places, y, most=at == _most(rows))
     if rest:
         more = f"and {rest:,} more bindings, all of them in the table"
-        marks.append(label(LEFT, bottom + 4, more, "q"))
+        marks.append(label(0, height - 7, cut_to(more, width), title=more))
     title = f"Three levels: {caption(rows)}"
-    return Svg(680, bottom + 16, "".join(marks), title, selected)
+    return Svg(width, height, "".join(marks), title, selected, PX)
 
 
-def _places(calls: Sequence[CallRow]) -> dict[int, float]:
-    """Where each entry stands: beside the middle of its calls, as far as there is room."""
+def _places(calls: Sequence[CallRow], rows: LevelRows, size: tuple[int, int], two: bool) -> Places:
+    """Each entry stands beside the middle of its calls, as far as there is room; the one with the
+    most calls is there in any case.
+    """
+    width, height = size
+    plan = Places(calls, {}, min(LEFT, width * SPLIT), width - 1.5, two, True)
     callers: dict[int, list[float]] = {}
-    for i, call in enumerate(calls):
+    for n, call in enumerate(calls):
         for entry in call.entries:
-            callers.setdefault(entry, []).append(TOP + i * PITCH)
+            callers.setdefault(entry, []).append(plan.y(n))
     middle = {e: sum(ys) / len(ys) for e, ys in callers.items()}
+    most = _most(rows)
+    if most is not None and most not in middle:
+        middle[most] = height
+    floor = height - FOOT
+    tall = len(middle) * (TALL + BETWEEN) <= floor - TOP
+    step = (TALL if tall else LOW) + BETWEEN
     order = sorted(middle, key=middle.__getitem__)
+    fit_in = int((floor - TOP) / step)
+    order = [e for e in order[: max(1, fit_in - 1)] if e != most]
+    order = sorted([*order, *([most] if most is not None else [])], key=middle.__getitem__)
     found: dict[int, float] = {}
-    free = TOP
+    free = TOP + step / 2
     for entry in order:
         found[entry] = max(free, middle[entry])
-        free = found[entry] + LOW
-    most = max(TOP + (len(calls) - 1) * PITCH, TOP + (len(order) - 1) * LOW)
+        free = found[entry] + step
+    last = floor - step / 2
     for entry in reversed(order):
-        found[entry] = min(most, found[entry])
-        most = found[entry] - LOW
-    return found
+        found[entry] = min(last, found[entry])
+        last = found[entry] - step
+    return replace(plan, entries=found, tall=tall)
 
 
-def _heads(rows: LevelRows) -> Iterator[str]:
-    yield label(LEFT, 22, "Graph: bindings in program order", "i w")
-    yield label(TO + 4, 22, "Loops and libraries: what they call", "i w")
-    x = LEFT
+def _legend(rows: LevelRows, width: float) -> Iterator[str]:
+    x = 0.0
     for level, count in rows.levels:
-        text = f"{count} {level}"
-        yield rect(x, 33, 10, 10, INKS[level])
-        yield label(x + 15, 42, text)
-        x += text_width(text) + 31
+        text = f"{count:,} {level}"
+        if x + 18 + wide(text) > width:
+            return
+        mark = rect(x, 5, 11, 11, INKS[level]) + label(x + 17, 15, text)
+        yield lit_by(mark, f"lv{LEVELS.index(level)}")
+        x += 17 + wide(text) + 24
 
 
-def _call(c: CallRow, main: str, y: float) -> Iterator[str]:
-    ink = INKS[c.level]
-    wide = text_width(c.level)
-    yield rect(LEFT, y - 13, FROM - LEFT, PITCH - 2, "none", 'class="ground"', ops=c.ops)
-    yield rect(LEFT, y - 11, 4, PITCH - 6, ink, ops=c.ops)
+def _heads(plan: Places) -> Iterator[str]:
+    room = plan.left - LINK
+    for x, words in (
+        (0.0, ("Graph: bindings in program order", "Graph")),
+        (plan.left, ("Loops and libraries: what they call", "Loops and libraries")),
+    ):
+        said = next((w for w in words if wide(w, bold=True) <= room), words[-1])
+        yield label(x, TOP - 9, said, "i w")
+
+
+def _keys(level: str, entries: Sequence[int], rows: LevelRows) -> str:
+    most = " most" if _most(rows) in entries else ""
+    return f"lv{LEVELS.index(level)}{most}"
+
+
+def _call(c: CallRow, rows: LevelRows, plan: Places, n: int) -> Iterator[str]:
+    ink, y, pitch, end = INKS[c.level], plan.y(n), plan.pitch, plan.left - LINK
     called = c.operator or c.name
-    name = fit(called, FROM - LEFT - 24 - wide)
-    yield label(22, y, name, "i", ops=c.ops, title=f"{called}; {c.name} in the program")
-    yield f'<text x="{FROM - 6:g}" y="{y:g}" text-anchor="end" style="fill:{ink}">{c.level}</text>'
-    where = "" if c.function == main else f"in {c.function}: "
+    where = "" if c.function == rows.main else f"in {c.function}: "
     said = where + (c.note or (f"makes {c.name}" if c.operator else "made by Relax"))
-    yield label(22, y + 13, fit(said, FROM - 32), "q", ops=c.ops, title=said)
+    top = y - 3.5 if plan.two else y + 4.5
+    told = f"{called}; {c.name} in the program; {said}"
+    body = rect(0, y - pitch / 2 + 1, end, pitch - 2, "none", 'class="ground"', ops=c.ops)
+    body += rect(0, y - pitch / 2 + 2, 4, pitch - 4, ink)
+    room = end - 22 - wide(c.level)
+    body += label(12, top, fit(called, room, PX), "i", ops=c.ops, title=told)
+    at = end - 6
+    body += f'<text x="{at:g}" y="{top:g}" text-anchor="end" style="fill:{ink}">{c.level}</text>'
+    if plan.two:
+        body += label(12, top + LINE, cut_to(said, end - 18), title=said)
+    elif c.name not in called and wide(called, bold=True) + 12 + wide(said) <= room:
+        body += label(24 + wide(called, bold=True), top, said)
+    yield lit_by(together([body], c.ops), f"call {_keys(c.level, c.entries, rows)}")
 
 
-def _arrows(
-    calls: Sequence[CallRow], rows: LevelRows, places: Mapping[int, float]
-) -> Iterator[str]:
-    for i, call in enumerate(calls):
+def _arrows(plan: Places, rows: LevelRows) -> Iterator[str]:
+    start, end = plan.left - LINK, plan.left
+    for n, call in enumerate(plan.calls):
         ink = INKS[call.level]
-        y = TOP + i * PITCH
         for entry in call.entries:
-            end = places[entry] + 2
-            middle = (FROM + TO) / 2
-            d = f"M{FROM:g} {y - 2:g}C{middle:g} {y - 2:g} {middle:g} {end:g} {TO - 5:g} {end:g}"
-            yield path(d, ink, 'class="way"', ops=call.ops)
-            yield f'<path d="M{TO:g} {end:g}l-6 -3v6z" fill="{ink}"/>'
+            if entry not in plan.entries:
+                continue
+            y, to = plan.y(n), plan.entries[entry]
+            middle = (start + end) / 2
+            d = f"M{start:g} {y:g}C{middle:g} {y:g} {middle:g} {to:g} {end - 5:g} {to:g}"
+            body = path(d, ink, 'class="way" stroke-width="1.3"', ops=call.ops)
+            body += f'<path d="M{end:g} {to:g}l-7 -4v8z" fill="{ink}"/>'
+            yield lit_by(body, f"way {_keys(call.level, (entry,), rows)}")
 
 
-def _entry(e: EntryRow, y: float) -> Iterator[str]:
-    ink, wide = INKS[e.level], RIGHT - TO
+def _entry(e: EntryRow, plan: Places, y: float, *, most: bool) -> Iterator[str]:
+    ink, room = INKS[e.level], plan.right - plan.left
+    high = TALL if plan.tall else LOW
     said = f"{e.name}: {e.text}"
-    edge = f'rx="2" stroke="{ink}"'
-    yield rect(TO, y - 13, wide, LOW - 4, "var(--pane)", edge, title=said, symbols=e.symbols)
-    many = f"{e.calls} call{'' if e.calls == 1 else 's'}"
-    room = wide - text_width(many) - 24
-    yield label(TO + 8, y, fit(e.name, room, mono=True), "mono i w", title=said)
-    yield label(RIGHT - 8, y, many, anchor="end")
-    text = fit(e.text, wide - 16, mono=e.level == "kernel")
-    style = "mono" if e.level == "kernel" else "q"
-    yield label(TO + 8, y + 13, text, style, symbols=e.symbols, title=said)
+    edge = f'rx="4" stroke="{ink}" stroke-width="1.5"'
+    body = rect(plan.left, y - high / 2, room, high, "var(--pane)", edge, title=said,
+                symbols=e.symbols)  # fmt: skip
+    top = y - 4 if plan.tall else y + 4.5
+    many = count_text(e.calls, "call")
+    style = "mono" if e.level == "kernel" else ""
+    name = fit(e.name, (room - wide(many) - 28) / BOLD, PX, mono=True)
+    body += label(plan.left + 8, top, name, "mono i w", title=said)
+    body += label(plan.right - 8, top, many, anchor="end")
+    x = plan.left + 8 + (0 if plan.tall else text_width(name, PX, mono=True) * BOLD + 14)
+    free = plan.right - 8 - x - (0 if plan.tall else wide(many) + 14)
+    text = fit(e.text, free, PX, mono=bool(style)) if free > LEAST else ""
+    if text:
+        down = LINE if plan.tall else 0
+        body += label(x, top + down, text, style, symbols=e.symbols, title=said)
+    yield lit_by(body, f"entry lv{LEVELS.index(e.level)}{' most' * most}")
+
+
+def _list(calls: Sequence[CallRow], rows: LevelRows, width: float) -> Iterator[str]:
+    """Calls with their level and what they go to, each in one line."""
+    cells = [
+        (
+            Text(c.operator or c.name, "i", title=f"{c.name} in the program"),
+            Text(", ".join(rows.entries[e].name for e in c.entries) or c.note),
+            Text(c.level, end=True),
+        )
+        for c in calls
+    ]
+    room = columns(cells, width - 12)
+    for n, (c, row) in enumerate(zip(calls, cells)):
+        y = TOP + (n + 0.5) * ONE
+        body = rect(0, y - ONE / 2 + 1, width, ONE - 2, "none", 'class="ground"', ops=c.ops)
+        body += rect(0, y - ONE / 2 + 2, 4, ONE - 4, INKS[c.level])
+        body += "".join(line(row, room, 12, y + 4.5, c.ops, width))
+        yield lit_by(together([body], c.ops), f"call entry {_keys(c.level, c.entries, rows)}")
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     known = s.house.operators
     rows = s.house.kept("levels", (), lambda: levels.data(s.now.compiled, known))
-    return rows, figure(rows, op), table(rows)
+    return rows, figure(rows, s.view.size, op), table(rows)
 
 
 PICTURE = Picture(
