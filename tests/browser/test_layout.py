@@ -98,6 +98,61 @@ def test_the_costliest_operator_is_selected_and_every_number_lights_its_marks(pa
     assert 0 < lit < page.evaluate("document.querySelectorAll('.picture [data-k]').length")
 
 
+FADED = """[...document.querySelectorAll('.chart .cartesianlayer [data-k]')]
+    .filter(n => getComputedStyle(n).opacity < 0.3).map(n => n.dataset.k)"""
+SELECTED = """[...document.querySelectorAll('.chart .cartesianlayer .point > path')]
+    .map(n => [n.style.fill, n.style.opacity])"""
+
+
+def charted(page: Page, room: str) -> None:
+    page.evaluate("room => driver.go(room)", room)
+    page.wait_for_selector(".chart .cartesianlayer [data-k]")
+    settle(page)
+
+
+@pytest.mark.parametrize("room", ["sizes", "roofline"])
+def test_a_number_lights_its_points_of_a_chart(page: Page, room: str) -> None:
+    charted(page, room)
+    every = page.evaluate("document.querySelectorAll('.chart .cartesianlayer [data-k]').length")
+    marks = page.locator(".see .hl")
+    assert marks.count() >= 3 and page.evaluate(FADED) == []
+    for mark in marks.all():
+        ways = [set(way.split()) for way in (mark.get_attribute("data-lights") or "").split("|")]
+        mark.hover()
+        faded = page.evaluate(FADED)
+        assert 0 < len(faded) < every
+        assert not any(way <= set(words.split()) for way in ways for words in faded)
+        page.mouse.move(2, 2)
+        assert page.evaluate(FADED) == []
+
+
+def test_a_chart_shows_its_selection_again_when_nothing_is_pointed_at(page: Page) -> None:
+    charted(page, "rtasks")
+    before = page.evaluate(SELECTED)
+    assert len({fill for fill, _ in before}) == 2  # the selected operator's and the others'
+    page.locator(".see .hl").first.focus()
+    assert page.evaluate(FADED)
+    page.locator(".house").focus()
+    assert page.evaluate(FADED) == [] and page.evaluate(SELECTED) == before
+
+
+def test_sentences_stand_by_a_picture_that_was_waited_for(page: Page) -> None:
+    page.evaluate("""() => {
+        globalThis.atOnce = askSession;
+        globalThis.askSession = async (kind, args) => {
+            if (kind === "settings") await new Promise(done => setTimeout(done, 400));
+            return atOnce(kind, args);
+        };
+    }""")
+    try:
+        page.evaluate("driver.go('hardware')")
+        page.wait_for_selector(".picture .settings")
+        settle(page)
+        assert page.inner_text(".see")
+    finally:
+        page.evaluate("void (globalThis.askSession = atOnce)")
+
+
 def test_the_wall_is_built_task_by_task_and_kept_as_pictures(page: Page) -> None:
     last = int(page.get_attribute(".play input", "max") or 0)
     assert last > 20 and page.inner_text(".play output") == f"task {last} of {last}"

@@ -1,6 +1,7 @@
 // A chart: a plotly figure in the colours of the page. A point that stands for something is clicked, or come to by arrows and entered.
 import { h, put, clamp, fit, textWidth } from "./dom.js";
 import { lastOnly } from "./host.js";
+import { lightMarks } from "./see.js";
 
 const WIDE = 620; // from here on the legend stands at the right
 const ABOVE = { orientation: "h", x: 0, y: 1.02, xanchor: "left", yanchor: "bottom" }, BELOW = { ...ABOVE, y: -0.02, yanchor: "top" };
@@ -50,6 +51,18 @@ function fitted(axis, room, font, narrow) {
 
 const plain = words => words.replace(/<br>/g, ", ");
 
+/** Give what is drawn of a figure the words that sentences light it by, as marks of a drawing have them: a trace or each of its points its `meta.k`, a label its `name`. What stands for all points, as their line does, has the words that they share. */
+function keyed(plot, figure) {
+  for (const node of plot.querySelectorAll("[data-k]")) delete node.dataset.k;
+  for (const node of plot.querySelectorAll(".cartesianlayer .trace")) {
+    const k = figure.data[node.__data__?.[0]?.trace?.index]?.meta?.k ?? "";
+    if (typeof k === "string") { node.dataset.k = k; continue; }
+    const shared = (k[0] ?? "").split(" ").filter(word => k.every(words => words.split(" ").includes(word))).join(" ");
+    for (const inner of node.querySelectorAll(".js-line,.js-fill,.point,.textpoint,.errorbar")) inner.dataset.k = inner.matches(".js-line,.js-fill") ? shared : k[inner.__data__?.i] ?? "";
+  }
+  for (const node of plot.querySelectorAll(".annotation")) node.dataset.k = figure.layout.annotations?.[node.dataset.index]?.name ?? "";
+}
+
 /** `ctx`: host, say(text), op() and names() of the selection, take(patch) of what a point stands for, pick(names) of its operators. */
 export function chartView(ctx) {
   const plot = h("div"), words = h("p", { class: "words" }), box = h("div", { class: "chart", tabindex: 0, role: "group", onkeydown: keys }, words, plot);
@@ -62,6 +75,7 @@ export function chartView(ctx) {
     if (shown?.about !== about) at = -1;
     shown = { figure, said, name, about };
     words.textContent = said;
+    lightMarks(plot, []);
     box.setAttribute("aria-label", `Chart. ${said}. Arrows go from point to point, Enter takes one, T shows a table.`);
     if (!library) put(plot, h("div", { class: "empty" }, "Drawing…"));
     try { library ??= await plotly(ctx.host); } catch (error) { if (number === asked) put(plot, h("div", { class: "empty" }, `The chart cannot be drawn here: ${error.sentence ?? error} Press T for the table.`)); return; }
@@ -85,6 +99,8 @@ export function chartView(ctx) {
     if (over > 0 || between) await library.react(plot, data, laid(style, Math.ceil(1.5 * over), between), config);
     if (bound) return;
     bound = true;
+    plot.on("plotly_afterplot", () => keyed(plot, shown.figure));
+    keyed(plot, shown.figure);
     plot.on("plotly_click", event => act(event.points[0].curveNumber, event.points[0].pointNumber));
   });
   /** How far words that stand beside their bars run out of the chart. */

@@ -102,7 +102,6 @@ export function roomsView(ctx, picture) {
     picture.dataset.room = room;
     steps = null;
     controls(data.controls, ctx.op());
-    ctx.see?.show(data.see?.length ? data.see : [[[known[room].words, ""]]]);
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
     const words = table ? [] : drawn.querySelectorAll("svg.pic text");
     if (words.length === 1 && !drawn.querySelector("svg.pic :is(rect,path,circle)")) put(drawn, h("p", { class: "words" }, words[0].textContent)); // a sentence alone has lines
@@ -123,6 +122,7 @@ export function roomsView(ctx, picture) {
     const board = live ? { switches, settings: ctx.turn ? settings : null }[known[room].live] ?? null : null;
     if (board) await board.load(room);
     if (number !== asked) return false;
+    ctx.see?.show(data.see?.length ? data.see : [[[known[room].words, ""]]]); // together with the picture: while it was waited for, none stood there
     put(picture, data.controls?.devices && !ctx.bar ? bar : null, steps?.go && ctx.player ? null : steps?.bar, form, both ? sides.box : each?.box ?? board?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !board && !code ? drawn : null);
     if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
     board?.again?.();

@@ -26,10 +26,10 @@ export function sentences(light) {
   };
 }
 
-/** Light the marks of a drawing that have all words of one of `keys`; those around them stay as well. */
-export function lightMarks(svg, keys) {
-  svg.classList.toggle("lighting", keys.length > 0);
-  const nodes = [...svg.querySelectorAll("[data-k]")], on = node => { const words = node.dataset.k.split(" "); return keys.some(all => all.every(word => words.includes(word))); };
+/** Light the marks of a drawing or a chart that have all words of one of `keys`; those around them stay as well. */
+export function lightMarks(drawn, keys) {
+  drawn.classList.toggle("lighting", keys.length > 0);
+  const nodes = [...drawn.querySelectorAll("[data-k]")], on = node => { const words = node.dataset.k.split(" "); return keys.some(all => all.every(word => words.includes(word))); };
   const lit = new Set(nodes.filter(on));
   for (const node of nodes) node.classList.toggle("on", lit.has(node) || [...node.querySelectorAll("[data-k]")].some(inner => lit.has(inner)) || [...lit].some(outer => outer.contains(node)));
 }

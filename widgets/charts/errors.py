@@ -39,9 +39,9 @@ def chart(rows: ErrorRows, title: str, theme: str) -> go.Figure:
     for k in FACTORS:
         _line(figure, ends, (k, k), "twice as long, or half", "dot", c, False, "y2")
     for family in dict.fromkeys(r.family for r in rows.calls):
-        mine = [r for r in rows.calls if r.family == family]
-        _points(figure, mine, family, False, rows.kind, c)
-        _points(figure, mine, family, True, rows.kind, c)
+        mine = [(n, r) for n, r in enumerate(rows.calls) if r.family == family]
+        _points(figure, rows, mine, False, c)
+        _points(figure, rows, mine, True, c)
     figure.update_layout(yaxis2={"anchor": "x"})
     figure.update_xaxes(title_text="time per task (µs), predicted", type="log", anchor="y2")
     above = {"title": {"text": f"per task (µs), {rows.kind}"}, "type": "log"}
@@ -78,13 +78,14 @@ def _line(
 
 def _points(
     figure: go.Figure,
-    mine: list[ErrorRow],
-    family: str,
+    rows: ErrorRows,
+    numbered: list[tuple[int, ErrorRow]],
     left: bool,
-    kind: str,
     c: Mapping[str, str],
 ) -> None:
     """A family's calls: their times, or below what is left over of them."""
+    mine = [r for _, r in numbered]
+    family, kind = mine[0].family, rows.kind
     token = family_token(family)
     figure.add_scatter(
         x=[r.planned_us for r in mine],
@@ -103,7 +104,10 @@ def _points(
         selected={"marker": {"color": c["accent"], "opacity": 1}},
         unselected={"marker": {"opacity": 1}},
         customdata=[_words(r, kind) for r in mine],
-        meta={"ops": [list(r.ops) for r in mine]},
+        meta={
+            "ops": [list(r.ops) for r in mine],
+            "k": [f"call call:{n}{' near' * (r.off <= rows.half_within)}" for n, r in numbered],
+        },
         hovertemplate=WORDS,
     )
 

@@ -30,9 +30,12 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
         width=0.72,
         marker={"color": c["pane"], "line": {"color": c["ink2"], "width": 1}},
         customdata=list(map(words, shown)),
-        selected=lit,
+        selected={"marker": {"color": c["soft"], "opacity": 1}},  # the clock's bar stands on it
         unselected={"marker": {"opacity": 1}},
-        meta={"ops": [list(k.ops) for k in shown]},
+        meta={
+            "ops": [list(k.ops) for k in shown],
+            "k": [f"predicted kernel:{n}" for n in range(len(shown))],
+        },
         **common,
     )
     timed = [(n, k, k.measured) for n, k in enumerate(shown) if k.measured]
@@ -47,7 +50,10 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
             customdata=[words(k) for _, k, _ in timed],
             selected=lit,
             unselected={"marker": {"opacity": 1}},
-            meta={"ops": [list(k.ops) for _, k, _ in timed]},
+            meta={
+                "ops": [list(k.ops) for _, k, _ in timed],
+                "k": [f"measured kernel:{n}" for n, _, _ in timed],
+            },
             **common,
         )
     floors = [(n, k) for n, k in enumerate(shown) if k.floor]
@@ -63,6 +69,7 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
             "line": {"width": 2, "color": c["bad"]},
         },
         customdata=[words(k) for _, k in floors],
+        meta={"k": [f"floor kernel:{n}" for n, _ in floors]},
         hovertemplate="%{customdata}<extra></extra>",
     )
     ends, cut = list(map(_end, shown)), _cut(shown)
@@ -99,6 +106,7 @@ def _shares(
         textposition=["top left" if off else "middle right" for off in cut_off],
         textfont={"color": ink, "size": 12},
         cliponaxis=False,
+        meta={"k": [f"kernel:{n}" for n in range(len(shown))]},
         hoverinfo="skip",
         showlegend=False,
     )

@@ -14,6 +14,7 @@ UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
     """A bar a policy, and a line at what lives at once, which no plan can go below."""
     c, figure, rows = colours(theme), go.Figure(), found.policies
+    keys = [f"policy:{n}{' used' * p.used}" for n, p in enumerate(rows)]
     unit, size = unit_of(max((p.bytes or 0 for p in rows), default=0))
     figure.add_bar(
         x=[(p.bytes or 0) / size for p in rows],
@@ -25,6 +26,7 @@ def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
             "line": {"color": c["line2"], "width": 1},
         },
         customdata=[_words(p) for p in rows],
+        meta={"k": keys},
         hovertemplate="%{customdata}<extra></extra>",
     )
     figure.add_scatter(
@@ -35,6 +37,7 @@ def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
         textposition="middle right",
         textfont={"color": c["ink"]},
         cliponaxis=False,
+        meta={"k": keys},
         hoverinfo="skip",
         showlegend=False,
     )
@@ -46,6 +49,7 @@ def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
         mode="lines",
         line={"color": c["bad"], "width": 1.4, "dash": "dash"},
         customdata=[f"{said} at most; no plan of this order takes less"] * 2,
+        meta={"k": "least"},
         hovertemplate="%{customdata}<extra></extra>",
     )
     most = max((p.bytes or 0 for p in rows), default=0) / size

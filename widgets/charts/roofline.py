@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import rate_text, speed_text
 from widgets.model.brick_wall import units_text
-from widgets.roller.roofline import Point, Roof, RooflineRows, point_words
+from widgets.roller.roofline import COMPUTE, Point, Roof, RooflineRows, point_words
 
-SYMBOLS = ("circle", "square", "triangle-up", "diamond")  # by level, nearest first
+SYMBOLS = ("circle", "square", "triangle-up", "diamond", "cross")  # compute, then by level
 DECADE, MOST = 55, 600  # pixels: of a decade of speed, of a chart
 LINE = 0.35  # decades that a line of a label takes: 17 of 55 pixels, and a little more
 WORDS = "%{customdata}<extra></extra>"
@@ -24,10 +24,10 @@ def chart(rows: RooflineRows, title: str, theme: str) -> go.Figure:
     """
     figure = go.Figure()
     _roofs(figure, rows, colours(theme))
-    levels = tuple(dict.fromkeys(r.level for r in rows.roofs))
-    for level in dict.fromkeys(p.level for p in rows.points):
-        mine = [n for n, p in enumerate(rows.points) if p.level == level]
-        symbol = SYMBOLS[levels.index(level) % len(SYMBOLS)] if level in levels else SYMBOLS[0]
+    order = (COMPUTE, *rows.levels)
+    for bound in dict.fromkeys(map(rows.binds, rows.points)):
+        mine = [n for n, p in enumerate(rows.points) if rows.binds(p) == bound]
+        symbol = SYMBOLS[order.index(bound) % len(SYMBOLS)] if bound in order else SYMBOLS[0]
         _tiles(figure, rows, mine, symbol, colours(theme))
     _on_show(figure, rows, colours(theme))
     figure.update_xaxes(
@@ -84,13 +84,14 @@ def _roofs(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
             },
             customdata=[f"{r.level} of {units}: {rate_text(r.gb_per_s)}, peak {speed_text(peak)}"]
             * len(at),
+            meta={"k": f"roof roof:{rows.levels.index(r.level)}{' all' * whole}"},
             hovertemplate=WORDS,
         )
         named.add(r.units)
         if whole:
             ends.append((r, log10(min(peak, r.gb_per_s * low))))
     for roofs, y in label_groups(ends):
-        _name(figure, roofs, log10(low), y, c)
+        _name(figure, rows, roofs, log10(low), y, c)
 
 
 def label_groups(ends: Sequence[tuple[Roof, float]]) -> list[tuple[list[Roof], float]]:
@@ -108,7 +109,14 @@ def label_groups(ends: Sequence[tuple[Roof, float]]) -> list[tuple[list[Roof], f
     return groups
 
 
-def _name(figure: go.Figure, roofs: Sequence[Roof], x: float, y: float, c: dict[str, str]) -> None:
+def _name(
+    figure: go.Figure,
+    rows: RooflineRows,
+    roofs: Sequence[Roof],
+    x: float,
+    y: float,
+    c: dict[str, str],
+) -> None:
     """Add the label of roofs below the left end of the first; its ground covers other roofs."""
     figure.add_annotation(
         text="<br>".join(f"{r.level} {rate_text(r.gb_per_s)}" for r in roofs),
@@ -121,14 +129,15 @@ def _name(figure: go.Figure, roofs: Sequence[Roof], x: float, y: float, c: dict[
         bgcolor=c["pane"],
         borderpad=1,
         font={"color": c["ink"], "size": 12},
+        name=" ".join(f"roof roof:{rows.levels.index(r.level)} all" for r in roofs),
     )
 
 
 def _tiles(
     figure: go.Figure, rows: RooflineRows, mine: Sequence[int], symbol: str, c: dict[str, str]
 ) -> None:
-    """The tiles that one level bounds: what the model says, and what the clock says."""
-    level = rows.points[mine[0]].level
+    """The tiles with the same bound: what the model says, and what the clock says."""
+    bound = rows.binds(rows.points[mine[0]])
     timed = [n for n in mine if rows.points[n].measured > 0]
     for found, measured in ((mine, False), (timed, True)):
         points: list[Point] = [rows.points[n] for n in found]
@@ -136,7 +145,7 @@ def _tiles(
             figure.add_scatter(
                 x=[p.intensity for p in points],
                 y=[p.measured if measured else p.modelled for p in points],
-                name=f"{'measured' if measured else 'predicted'}, bound by {level}",
+                name=f"{'measured' if measured else 'predicted'}, bound by {bound}",
                 mode="markers",
                 marker={
                     "symbol": symbol if measured else f"{symbol}-open",
@@ -144,7 +153,12 @@ def _tiles(
                     "size": 9,
                 },
                 customdata=[point_words(p, n) for p, n in zip(points, found)],
-                meta={"take": [{"rank": n} for n in found]},
+                meta={
+                    "take": [{"rank": n} for n in found],
+                    "k": [
+                        f"tile {'measured' if measured else 'predicted'} tile:{n}" for n in found
+                    ],
+                },
                 hovertemplate=WORDS,
             )
 
@@ -159,5 +173,6 @@ def _on_show(figure: go.Figure, rows: RooflineRows, c: dict[str, str]) -> None:
             mode="markers",
             marker={"symbol": "circle-open", "color": c["accent"], "size": 15, "line_width": 2},
             customdata=[point_words(p, rows.rank)],
+            meta={"k": f"current tile:{rows.rank}"},
             hovertemplate=WORDS,
         )

@@ -31,7 +31,10 @@ def chart(found: Rammed, title: str, theme: str) -> go.Figure:
             customdata=[_words(rows[n]) for n in mine],
             selected={"marker": {"color": c["accent"], "opacity": 1}},
             unselected={"marker": {"opacity": 1}},
-            meta={"ops": [sorted(rows[n].operator.origin) for n in mine]},
+            meta={
+                "ops": [sorted(rows[n].operator.origin) for n in mine],
+                "k": [f"{source} row:{n}" for n in mine],
+            },
             hovertemplate="%{customdata}<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.3, meta=rows_high(len(names)))

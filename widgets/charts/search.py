@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
 from widgets.draw.plots import colours, styled
 from widgets.draw.table import time_text
 from widgets.timed.clocked import whiskers
-from widgets.timed.search import MODEL, SEARCH, SearchRows
+from widgets.timed.search import MODEL, SEARCH, SearchRows, TrialRow
 from widgets.timed.search_picture import words
 
 SYMBOLS = {MODEL: "circle", SEARCH: "diamond"}
+KEYS = {MODEL: "measured", SEARCH: "measured evolved"}
 NAMES = {MODEL: "as the model ranks", SEARCH: "by evolution"}
 
 
@@ -32,6 +34,7 @@ def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
             name="best so far",
             mode="lines",
             line={"color": c["ink"], "width": 1.6, "shape": "hv"},
+            meta={"k": "least"},
             hoverinfo="skip",
         )
     if first is not None and first.measured:
@@ -44,6 +47,7 @@ def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
             mode="lines",
             line={"color": c["bad"], "width": 1.4, "dash": "dash"},
             customdata=[f"{said}, measured: {first.tile}"] * 2,
+            meta={"k": "guess"},
             hovertemplate="%{customdata}<extra></extra>",
         )
     figure.update_xaxes(title="trial (count, in the order tried)", rangemode="tozero")
@@ -60,9 +64,7 @@ def _modelled(figure: go.Figure, rows: SearchRows, c: Mapping[str, str]) -> None
         mode="markers",
         marker={"symbol": "circle-open", "color": c["ink3"], "size": 7},
         customdata=[words(n, t) for n, t in enumerate(rows.trials)],
-        meta={"take": [{"rank": t.rank} for t in rows.trials]}
-        if all(t.rank >= 0 for t in rows.trials)
-        else None,
+        meta=_meta(list(enumerate(rows.trials)), "predicted"),
         hovertemplate="%{customdata}<extra></extra>",
     )
     shown = [n for n, t in enumerate(rows.trials) if t.used]
@@ -73,8 +75,17 @@ def _modelled(figure: go.Figure, rows: SearchRows, c: Mapping[str, str]) -> None
         mode="markers",
         marker={"symbol": "circle-open", "color": c["accent"], "size": 15, "line_width": 2},
         customdata=[words(n, rows.trials[n]) for n in shown],
+        meta={"k": [f"current trial:{n}" for n in shown]},
         hovertemplate="%{customdata}<extra></extra>",
     )
+
+
+def _meta(trials: Sequence[tuple[int, TrialRow]], key: str) -> dict[str, Any]:
+    """What lights each trial, and which tile it stands for, where all of them stand for one."""
+    keys = {"k": [f"{key} trial:{n}" for n, _ in trials]}
+    if any(t.rank < 0 for _, t in trials):
+        return keys
+    return {**keys, "take": [{"rank": t.rank} for _, t in trials]}
 
 
 def _us(rows: SearchRows, n: int) -> float:
@@ -87,7 +98,6 @@ def _measured(figure: go.Figure, rows: SearchRows, by: str, c: Mapping[str, str]
     mine = [(n, t, t.measured) for n, t in enumerate(rows.trials) if t.by == by and t.measured]
     if not mine:
         return
-    takes = all(t.rank >= 0 for _, t, _ in mine)
     figure.add_scatter(
         x=[n + 1 for n, _, _ in mine],
         y=[m.median_us for _, _, m in mine],
@@ -96,6 +106,6 @@ def _measured(figure: go.Figure, rows: SearchRows, by: str, c: Mapping[str, str]
         marker={"symbol": SYMBOLS[by], "color": c["ink2"], "size": 8},
         error_y=whiskers([m for _, _, m in mine], c["ink3"], thickness=1.2, width=2),
         customdata=[words(n, t) for n, t, _ in mine],
-        meta={"take": [{"rank": t.rank} for _, t, _ in mine]} if takes else None,
+        meta=_meta([(n, t) for n, t, _ in mine], KEYS[by]),
         hovertemplate="%{customdata}<extra></extra>",
     )

@@ -29,6 +29,7 @@ def chart(rows: SizeRows, title: str, theme: str) -> go.Figure:
             f"{name} = {p.size:,}: predicted {time_text(p.us)}{_each(p.us, p.size)}"
             for p in rows.planned
         ],
+        meta={"k": [f"predicted size:{p.size}" for p in rows.planned]},
         hovertemplate=WORDS,
     )
     for kind in KINDS:
@@ -43,6 +44,7 @@ def chart(rows: SizeRows, title: str, theme: str) -> go.Figure:
             mode="markers",
             marker={"symbol": "circle-open", "color": c["accent"], "size": 14, "line_width": 2},
             customdata=[f"{name} = {rows.at.size:,}, current: predicted {time_text(rows.at.us)}"],
+            meta={"k": "current"},
             hovertemplate=WORDS,
         )
     if rows.planned[0].size > 0:
@@ -69,6 +71,7 @@ def _breaks(figure: go.Figure, rows: SizeRows, kind: str, ink: str) -> None:
                 "line": {"width": 1.4, "color": ink},
             },
             customdata=[f"from {rows.symbol} = {b.size:,} on, {kind}<br>{b.words}" for b in mine],
+            meta={"k": [f"change size:{b.size}" for b in mine]},
             hovertemplate=WORDS,
         )
 
@@ -85,6 +88,7 @@ def _measured(figure: go.Figure, rows: SizeRows, ink: str) -> None:
         customdata=[
             f"{rows.symbol} = {size:,}: {said(m)}{_each(m.median_us, size)}" for size, m in found
         ],
+        meta={"k": [f"measured size:{size}" for size, _ in found]},
         hovertemplate=WORDS,
     )
 

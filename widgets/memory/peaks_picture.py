@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from explorer.ir.stage import Stage
+from widgets.draw.see import Mark, Sentence
 from widgets.draw.svg import Svg, fit, label, wrapped
 from widgets.draw.symbol_marks import named
 from widgets.draw.table import Table, size_text
@@ -29,6 +30,32 @@ def caption(rows: PolicyRows) -> str:
     return f"{text}; {best.name} would take {size_text(least)}"
 
 
+def see(rows: PolicyRows) -> tuple[Sentence, ...]:
+    """The sentences: the policy in use beside what lives at once, the one that would take least,
+    and the one that would take most or is not possible.
+    """
+    had = {n: p.bytes for n, p in enumerate(rows.policies) if p.bytes is not None}
+    if not had:
+        return ()
+    names = [Mark(p.name, f"policy:{n}") for n, p in enumerate(rows.policies)]
+    least, most = min(had, key=lambda n: had[n]), max(had, key=lambda n: had[n])
+    used = next((n for n in had if rows.policies[n].used), least)
+    mine, live = had[used], rows.least
+    above = f"{mine / live - 1:.0%} more than " if mine > live > 0 else "no more than "
+    at_once = Mark(f"the {size_text(live)} that live at once", "least")
+    takes = f" is in use and takes {size_text(mine)}, {above}"
+    found: list[Sentence] = [(names[used], takes, at_once, ".")]
+    if had[least] < mine:
+        found.append((names[least], f" would take less, {size_text(had[least])}."))
+    refused = next((n for n, p in enumerate(rows.policies) if p.bytes is None), None)
+    if refused is not None:
+        found.append((names[refused], f" is not possible: {rows.policies[refused].note}."))
+    elif had[most] > mine > 0:
+        times = f"{size_text(had[most])}, {had[most] / mine:.3g} times as much."
+        found.append((names[most], f" would take most, {times}"))
+    return tuple(found)
+
+
 def table(rows: PolicyRows) -> Table:
     """One row a policy."""
     columns = ("policy", "bytes", "in use", "formula", "what it is")
@@ -37,7 +64,7 @@ def table(rows: PolicyRows) -> Table:
         for p in rows.policies
     )
     named_rows = tuple((p.name, *row) for p, row in zip(rows.policies, found, strict=True))
-    return Table(columns, named_rows, (), caption(rows))
+    return Table(columns, named_rows, (), caption(rows), see(rows))
 
 
 def figure(rows: PolicyRows, symbols: Sequence[str] = ()) -> Svg:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from explorer.ir.stage import Stage
-from widgets.draw.table import Table, count_text
+from widgets.draw.see import Mark, Sentence
+from widgets.draw.table import Table, count_text, time_text
 from widgets.model.brick_wall import WallRows
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -36,6 +37,16 @@ class ErrorRow:
         return self.us / self.planned_us
 
     @property
+    def off(self) -> float:
+        """The factor by which the prediction is off, either way."""
+        return max(self.ratio, 1 / self.ratio)
+
+    @property
+    def missed_us(self) -> float:
+        """What all its bricks took over what was planned for them."""
+        return self.bricks * (self.us - self.planned_us)
+
+    @property
     def work_us(self) -> float:
         """All its bricks that ran, one after another."""
         return self.bricks * self.us
@@ -53,12 +64,12 @@ class ErrorRows:
     @property
     def half_within(self) -> float:
         """The factor by which half of the calls are off at most."""
-        return float(np.median([max(r.ratio, 1 / r.ratio) for r in self.calls]))
+        return float(np.median([r.off for r in self.calls]))
 
     @property
     def worst(self) -> ErrorRow:
         """The one that is farthest off."""
-        return max(self.calls, key=lambda r: max(r.ratio, 1 / r.ratio))
+        return max(self.calls, key=lambda r: r.off)
 
 
 def data(planned: WallRows, ran: WallRows, error: float) -> ErrorRows:
@@ -100,6 +111,34 @@ def caption(rows: ErrorRows) -> str:
     )
 
 
+def see(rows: ErrorRows) -> tuple[Sentence, ...]:
+    """The sentences: how far off the run was, the call whose error weighs most in it, and the one
+    whose task is farthest off.
+    """
+    number = {r.call: n for n, r in enumerate(rows.calls)}
+
+    def named(r: ErrorRow) -> Mark:
+        return Mark(r.label, f"call:{number[r.call]}")
+
+    near = Mark(count_text(len(rows.calls), "call"), "near")
+    whose, are = ("half of the ", "are") if len(rows.calls) > 1 else ("its ", "is")
+    run = f"The run was {off_text(rows.error)}; {whose}"
+    found: list[Sentence] = [(run, near, f" {are} within {rows.half_within:.2f} times.")]
+    heaviest, worst = max(rows.calls, key=lambda r: abs(r.missed_us)), rows.worst
+    off = heaviest.missed_us
+    more = "more" if off > 0 else "less"
+    took = f" weighs most: it took {time_text(abs(off))} {more} than predicted."
+    found.append((named(heaviest), took))
+    if worst is not heaviest:
+        found.append(("Farthest off is ", named(worst), f": {_times(worst)}."))
+    return tuple(found)
+
+
+def _times(r: ErrorRow) -> str:
+    """How a task's time compares with its prediction."""
+    return f"a task takes {r.ratio:.3g} times its prediction"
+
+
 def table(rows: ErrorRows) -> Table:
     """One row a call."""
     kind = rows.kind
@@ -115,7 +154,7 @@ def table(rows: ErrorRows) -> Table:
         )
         for r in rows.calls
     )
-    return Table(columns, found, tuple(r.ops for r in rows.calls), caption(rows))
+    return Table(columns, found, tuple(r.ops for r in rows.calls), caption(rows), see(rows))
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from explorer.ir.stage import Stage
 from explorer.rammer import RKernel, ROperator
-from widgets.draw.table import Cell, Table, size_text
+from widgets.draw.see import Mark, Sentence
+from widgets.draw.table import Cell, Table, count_text, size_text, time_text
 from widgets.model.brick_wall import PREDICTED
 from widgets.model.picture import Picture
 from widgets.rammer.view import WALLS, Rammed, of_walls
@@ -29,6 +30,34 @@ def caption(found: Rammed) -> str:
     )
 
 
+def see(found: Rammed) -> tuple[Sentence, ...]:
+    """The sentences: the rOperator with the most work, the share of those that are drawn, and how
+    many task times a clock told.
+    """
+    rows, every = most_work(found), list(taken(found))
+    if not rows:
+        return ()
+    k = rows[0].kernel
+    tasks = f": {count_text(k.tasks, 'rTask')} of {time_text(k.task_us)}, {time_text(rows[0].us)} "
+    told: list[Sentence] = [(Mark(rows[0].label, "row:0"), f" has the most work{tasks}in all.")]
+    count, all_us = count_text(len(every), "rOperator"), sum(row.us for row in every)
+    if len(every) > len(rows):
+        part = sum(row.us for row in rows) / (all_us or 1)
+        shown = Mark(f"{len(rows)} of {count}", "predicted|measured")
+        told.append((shown, f" have {part:.0%} of the work."))
+    else:
+        all_ = Mark(count, "predicted|measured")
+        told.append((all_, f" have {time_text(all_us)} of work on {found.units}."))
+    timed = sum(row.kernel.source == "measured" for row in every)
+    drawn = any(row.kernel.source == "measured" for row in rows)
+    share = f"{timed} of {len(every)}"
+    if not timed:
+        told.append(("All task times are ", Mark("predicted", "predicted"), "."))
+    else:
+        told.append((Mark(share, "measured") if drawn else share, " task times are measured."))
+    return tuple(told)
+
+
 def table(found: Rammed) -> Table:
     """One row an rOperator."""
     columns = (
@@ -42,7 +71,7 @@ def table(found: Rammed) -> Table:
         "other rKernels",
     )
     rows = tuple(map(_row, taken(found))) or (("nothing is scheduled", "", 0, 0.0, "", "", "", ""),)
-    return Table(columns, rows, (), caption(found))
+    return Table(columns, rows, (), caption(found), see(found))
 
 
 @dataclass(frozen=True, slots=True)

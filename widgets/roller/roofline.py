@@ -12,6 +12,8 @@ from explorer.devices.model import Device
 from widgets.draw.table import time_text
 from widgets.roller.rolled import Choice, Rolled
 
+COMPUTE = "compute"
+
 
 @dataclass(frozen=True, slots=True)
 class Roof:
@@ -56,6 +58,20 @@ class RooflineRows:
     points: tuple[Point, ...]
     rank: int
     ops: tuple[str, ...]
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The memory levels that have a roof, nearest first."""
+        return tuple(dict.fromkeys(r.level for r in self.roofs))
+
+    @property
+    def all_units(self) -> tuple[int, float]:
+        """How many units there are, and their peak in GFLOP/s."""
+        return max(self.peaks, default=(1, 0.0))
+
+    def binds(self, p: Point) -> str:
+        """Return the level that bounds a tile, or "compute" where no level is below the peak."""
+        return COMPUTE if p.bound >= self.all_units[1] > 0 else p.level
 
     @property
     def errors(self) -> tuple[float, ...]:
@@ -111,15 +127,15 @@ def _point(c: Choice, device: Device) -> Point:
     bounds = []
     for level in c.levels:
         source = level.source if level.source in speed else nearest
-        most = min(peak, speed.get(source, peak) * level.tile.intensity)
+        most = speed.get(source, peak) * level.tile.intensity
         bounds.append((most, source, level.tile.intensity))
-    bound, source, intensity = min(bounds)
+    bound, source, intensity = min(bounds)  # the nearest to the peak where none is below it
     us = c.measured.median_us if c.measured else 0.0
     return Point(
         c.label,
         source,
         intensity,
-        bound,
+        min(peak, bound),
         c.gflops(c.modelled_us),
         c.gflops(us),
         c.modelled_us,

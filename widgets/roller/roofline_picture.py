@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from explorer.ir.stage import Stage
+from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import Table, count_text, speed_text
 from widgets.model.brick_wall import units_text
 from widgets.model.picture import Picture
-from widgets.roller.roofline import RooflineRows, data
+from widgets.roller.roofline import COMPUTE, RooflineRows, data
 from widgets.roller.view import TILES, of_tile
 
 
@@ -20,7 +21,7 @@ def table(rows: RooflineRows) -> Table:
         (
             n + 1,
             p.tile,
-            p.level,
+            rows.binds(p),
             p.intensity,
             p.bound,
             p.modelled,
@@ -32,7 +33,41 @@ def table(rows: RooflineRows) -> Table:
         )
         for n, p in enumerate(rows.points)
     )
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows))
+    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
+
+
+def see(rows: RooflineRows) -> tuple[Sentence, ...]:
+    """The sentences: what bounds the current tile and how far its ridge is, what it reaches of
+    that, and how the other tiles compare or how far off the model is.
+    """
+    p = next(iter(rows.points[rows.rank : rows.rank + 1]), None)
+    if p is None:
+        return ()
+    units, peak = rows.all_units
+    speed = {r.level: r.gb_per_s for r in rows.roofs if r.units == units and r.gb_per_s > 0}
+    found, bound = list[Sentence](), rows.binds(p)
+    if p.level in speed:
+        each = Mark(f"{p.intensity:.3g} operations a byte", "current")
+        ridge = Mark(f"{peak / speed[p.level]:.3g}", f"roof:{rows.levels.index(p.level)} all")
+        of = "" if bound != COMPUTE else f" from {p.level}"
+        found.append(
+            (f"{rows.kernel} is bound by {bound}: ", each, f"{of}, the ridge is at ", ridge, ".")
+        )
+    reached = Mark(speed_text(p.modelled), "current")
+    clock: Sentence = ()
+    if p.measured > 0:
+        clock = (" (measured ", Mark(speed_text(p.measured), f"measured tile:{rows.rank}"), ")")
+    most = f" of the {speed_text(p.bound)} that {bound} allows."
+    found.append(("It is predicted to reach ", reached, *clock, most))
+    if rows.errors:
+        timed = Mark(count_text(len(rows.errors), "tile"), "measured")
+        found.append(("Predicted over measured time of ", timed, f": {rows.error:.2f} on average."))
+    elif len(rows.points) > 1:
+        speeds = [x.modelled for x in rows.points]
+        tiles = Mark(count_text(len(speeds), "tile"), "predicted")
+        ends = f" are predicted at {speed_text(min(speeds))} to {speed_text(max(speeds))}."
+        found.append(("The ", tiles, " to choose from", ends))
+    return tuple(found)
 
 
 def caption(rows: RooflineRows) -> str:

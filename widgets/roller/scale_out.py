@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from explorer.ir.stage import Stage
 from explorer.roller.construct.scale_out import Waves
+from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.svg import Svg, fit, label, path, rect
-from widgets.draw.table import Table
+from widgets.draw.table import Table, count_text
 from widgets.model.brick_wall import units_text
 from widgets.model.picture import Picture
 from widgets.roller.rolled import Rolled
@@ -54,7 +55,32 @@ def table(rows: WaveRows) -> Table:
         (tile, w.grid, w.units, w.beside, w.waves, w.last, f"{1 - w.efficiency:.1%}", note)
         for tile, w, note in zip(rows.tiles, rows.waves, rows.notes, strict=True)
     )
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows))
+    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
+
+
+def see(rows: WaveRows) -> tuple[Sentence, ...]:
+    """The sentences: how the current tile fills the units, and which tile leaves least idle."""
+    if not rows.waves:
+        return ()
+    w = rows.waves[rows.rank]
+    copies = Mark(count_text(w.grid, "copy").replace("copys", "copies"), f"tile:{rows.rank}")
+    units = units_text(w.units, rows.device)
+    last = Mark(f"the last fills {w.last:,} of {w.places:,}", "last")
+    made: Sentence = ("The current tile makes ", copies, f" on {units}: ")
+    found: list[Sentence] = [(*made, f"{count_text(w.waves, 'wave')}, ", last, " places.")]
+    idle = [1 - x.efficiency for x in rows.waves]
+    least = idle.index(min(idle))
+    mine, tiles = idle[rows.rank], f"the {count_text(len(idle), 'tile')}"
+    if max(idle) == 0:
+        who = Mark(f"Each of {tiles}" if len(idle) > 1 else "It", "used")
+        return (*found, (who, " leaves nothing idle."))
+    found.append(
+        (Mark(f"{mine:.1%}", f"idle tile:{rows.rank}"), f" of the time of all {units} is idle.")
+    )
+    if mine > idle[least]:
+        better = Mark(f"tile {least + 1}", f"tile:{least}")
+        found.append(("Least idle is ", better, f": {idle[least]:.1%}."))
+    return tuple(found)
 
 
 def caption(rows: WaveRows) -> str:
@@ -95,7 +121,8 @@ def figure(rows: WaveRows) -> Svg:
             marks.append(label(FIRST, y + 11, f"… {w.waves - HEAD - TAIL:,} full waves more", "q"))
             y += ROW + 4
             continue
-        marks += _wave(w, number, y)
+        wave = "".join(_wave(w, number, y))
+        marks.append(lit_by(wave, "wave last" if number == w.waves - 1 else "wave"))
         y += ROW + 2
     note = rows.notes[rows.rank]
     if note:

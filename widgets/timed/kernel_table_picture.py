@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from explorer.ir.stage import Stage
+from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import Cell, Table, count_text, time_text
 from widgets.model import brick_wall
 from widgets.model.brick_wall import units_text
@@ -55,6 +56,34 @@ def caption(rows: KernelRows) -> str:
     )
 
 
+def see(rows: KernelRows) -> tuple[Sentence, ...]:
+    """The sentences: the longest kernel, the one farthest above its floor, and how many ran below
+    theirs by the clock.
+    """
+    if not rows.kernels:
+        return ()
+    shown, k = rows.kernels[:MOST], rows.kernels[0]
+    times: Sentence = (Mark(time_text(k.planned_us), "predicted kernel:0"), " predicted")
+    if k.measured:
+        measured = Mark(time_text(k.measured.median_us), "measured kernel:0")
+        times = (*times, ", ", measured, " measured")
+    share = k.us / (sum(x.us for x in rows.kernels) or 1)
+    found: list[Sentence] = [
+        (Mark(k.label, "kernel:0"), " takes longest: ", *times, f", {share:.0%} of all kernels.")
+    ]
+    above = [(x.us - x.floor.us, n) for n, x in enumerate(rows.kernels) if x.floor and x.share < 1]
+    if above:
+        n = max(above)[1]
+        label, over = rows.kernels[n].label, 1 / max(rows.kernels[n].share, 1e-9)
+        name = Mark(label, f"kernel:{n}") if n < MOST else label
+        found.append((name, f" is farthest above its floor, the least possible time: {over:.1f}×."))
+    below = [n for n, x in enumerate(shown) if x.measured and x.share > 1]
+    if below:
+        count = Mark(count_text(len(below), "kernel"), "|".join(f"kernel:{n}" for n in below))
+        found.append((count, " ran below the floor: the device is faster than its figures."))
+    return tuple(found)
+
+
 def table(rows: KernelRows) -> Table:
     """One row a kernel."""
     columns = (
@@ -62,7 +91,7 @@ def table(rows: KernelRows) -> Table:
         "predicted µs", *COLUMNS, "floor ÷ time", "measured ÷ predicted",
     )  # fmt: skip
     found = tuple(map(_row, rows.kernels))
-    return Table(columns, found, tuple(k.ops for k in rows.kernels), caption(rows))
+    return Table(columns, found, tuple(k.ops for k in rows.kernels), caption(rows), see(rows))
 
 
 def _row(k: KernelRow) -> tuple[Cell, ...]:

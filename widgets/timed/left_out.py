@@ -10,7 +10,8 @@ from typing import Any
 
 from explorer.compilation import Compilation
 from explorer.stepping.leave_out import Cost, LeftOut, changed_something, cost_of, leave_one_out
-from widgets.draw.table import Table, size_text, time_text
+from widgets.draw.see import Mark, Sentence
+from widgets.draw.table import Table, count_text, size_text, time_text
 from widgets.model.compiled import Arrays
 from widgets.model.house import House
 from widgets.model.knobs import Setting
@@ -19,6 +20,7 @@ from widgets.model.picture import Clock, Drawn, Picture, nothing
 from widgets.program.switchboard import ALONE
 
 NAME = "left_out"
+LEAST = 0.001  # a smaller change of the time is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def table(found: LeftOutRows) -> Table:
         ("none", round(found.whole.us, 2), 0.0, found.whole.bytes, found.whole.kernels, "", "", "")
     ]
     rows += [_row(r, found.whole) for r in found.rows]
-    return Table(columns, tuple(rows), ((),) * len(rows), caption(found))
+    return Table(columns, tuple(rows), ((),) * len(rows), caption(found), see(found))
 
 
 def _row(r: LeftOut, whole: Cost) -> tuple[Any, ...]:
@@ -68,6 +70,34 @@ def caption(found: LeftOutRows) -> str:
     timed = sum(r.measured is not None for r in found.rows)
     clock = f"; {timed} timed in turns with it" if timed else ""
     return f"{said}; without {most.step}: {time_text(us)}{clock}"
+
+
+def see(found: LeftOutRows) -> tuple[Sentence, ...]:
+    """The sentences: the step that is worth most by the plan, what the clock says of it, and the
+    step without which the program would be fastest.
+    """
+    costs = [(r.cost.us, n) for n, r in enumerate(found.rows) if r.cost is not None]
+    whole = found.whole.us
+    if not costs:
+        return ()
+    (longest, most), (shortest, least) = max(costs), min(costs)
+    if longest <= whole:
+        steps = Mark(count_text(len(costs), "step"), "predicted")
+        told: list[Sentence] = [(steps, " left out alone: a run takes no longer, predicted.")]
+    else:
+        first = Mark(found.rows[most].step, f"step:{most}")
+        more = f", with all steps {time_text(whole)}, predicted."
+        us = Mark(time_text(longest), f"predicted step:{most}")
+        told = [(first, " is worth most: without it a run takes ", us, more)]
+    m = found.rows[most].measured
+    if m is not None and longest > whole:
+        times = Mark(f"{1 / m.ratio:.2f} times", f"measured step:{most}")
+        ends = f" as long without it ({1 / m.high:.2f} to {1 / m.low:.2f})."
+        told.append(("The clock says ", times, ends))
+    if shortest < whole * (1 - LEAST):
+        name, us = found.rows[least].step, Mark(time_text(shortest), f"predicted step:{least}")
+        told.append((f"Without {name} it would be faster: ", us, ", predicted."))
+    return tuple(told)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from explorer.ir.stage import Stage
+from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import Table, count_text, time_text
 from widgets.model.compiled import Arrays
 from widgets.model.house import House
@@ -14,7 +15,7 @@ from widgets.model.on_show import OnShow
 from widgets.model.picture import Clock, Drawn, Picture, nothing
 from widgets.roller.view import TILES, rolled
 from widgets.timed.clocked import COLUMNS, cells, said
-from widgets.timed.search import FIRST, MODEL, MORE, SearchRows, TrialRow, data, search
+from widgets.timed.search import FIRST, MODEL, MORE, SEARCH, SearchRows, TrialRow, data, search
 
 NAME = "search"
 
@@ -43,6 +44,58 @@ def caption(rows: SearchRows) -> str:
     )
 
 
+def see(rows: SearchRows) -> tuple[Sentence, ...]:
+    """The sentences: the best tile by the clock beside the model's guess, and what the search
+    added; before anything is timed, how the model ranks the tiles.
+    """
+    first, best = rows.first, rows.best
+    if first is None or best is None or not first.measured or not best.measured:
+        return _ranked(rows)
+    one, other = first.measured, best.measured
+    least, guess = (
+        Mark(time_text(other.median_us), "least"),
+        Mark(time_text(one.median_us), "guess"),
+    )
+    place = Mark(
+        f"trial {rows.trials.index(best) + 1}", f"measured trial:{rows.trials.index(best)}"
+    )
+    found: list[Sentence] = []
+    if best is first:
+        found.append(
+            (
+                "The model's guess, ",
+                guess,
+                f", is the best of {count_text(len(rows.tried), 'tile')}.",
+            )
+        )
+    else:
+        times = f", {one.median_us / other.median_us:.2f} times as long."
+        same = one.low_us <= other.high_us
+        unsure = " The clock cannot tell them apart." if same else ""
+        found.append(("The best tile takes ", least, ", ", place, "."))
+        found.append(("The model's guess takes ", guess, f"{times}{unsure}"))
+    evolved = sum(t.by == SEARCH for t in rows.tried)
+    spent = f"{sum(t.seconds for t in rows.tried):.1f} s"
+    if evolved:
+        share = Mark(f"{evolved} of {count_text(len(rows.tried), 'tile')}", "evolved")
+        found.append((share, f" came from an evolutionary search; all took {spent}."))
+    return tuple(found)
+
+
+def _ranked(rows: SearchRows) -> tuple[Sentence, ...]:
+    """How the model ranks the tiles, of which none is timed."""
+    if not rows.trials:
+        return ()
+    tiles = Mark(count_text(len(rows.trials), "tile"), "predicted")
+    times = [t.modelled_us for t in rows.trials]
+    least, most = times.index(min(times)), times.index(max(times))
+    ends = [Mark(time_text(times[n]), f"predicted trial:{n}") for n in (least, most)]
+    why = "None is timed yet." if rows.own else "A data sheet cannot be timed."
+    if least == most:
+        return (("The model predicts ", ends[0], " for ", tiles, "."), (why,))
+    return (("The model predicts ", ends[0], " to ", ends[1], " for ", tiles, "."), (why,))
+
+
 def words(n: int, t: TrialRow) -> str:
     """A trial in a sentence."""
     text = f"{n + 1}: {t.tile}; predicted {time_text(t.modelled_us)}"
@@ -69,7 +122,7 @@ def table(rows: SearchRows) -> Table:
         )
         for n, t in enumerate(rows.trials)
     )
-    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows))
+    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

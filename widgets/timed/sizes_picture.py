@@ -8,6 +8,7 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
+from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import Table, count_text, time_text
 from widgets.model.compiled import Arrays
 from widgets.model.house import House
@@ -47,6 +48,53 @@ def caption(rows: SizeRows) -> str:
     return f"{text}{chosen}; plan changes at {count_text(len(rows.breaks), 'size')}{left}"
 
 
+def see(rows: SizeRows) -> tuple[Sentence, ...]:
+    """The sentences: what the current size takes, where the plan changes, and what the clock says,
+    or without one how the time grows.
+    """
+    if not rows.planned:
+        return ()
+    at = rows.at or rows.planned[0]
+    us = Mark(time_text(at.us), "current" if rows.at else f"predicted size:{at.size}")
+    took = dict(rows.measured).get(at.size)
+    clock: Sentence = (".",)
+    if took:
+        clock = (", measured ", Mark(time_text(took.median_us), f"measured size:{at.size}"), ".")
+    of = f"A run of {rows.symbol} = {at.size:,} is predicted to take "
+    found: list[Sentence] = [(of, us, *clock)]
+    if rows.breaks:
+        first = rows.breaks[0].size
+        count = Mark(count_text(len(rows.breaks), "size"), "change")
+        more = " or more" if rows.left else ""
+        begin = Mark(f"{first:,}", f"change size:{first}")
+        found.append(("The plan changes at ", count, f"{more}, first at ", begin, "."))
+    elif not rows.left:
+        sizes = Mark(count_text(len(rows.planned), "size"), "predicted")
+        found.append(("One plan serves all ", sizes, "."))
+    return (*found, *_farthest(rows))
+
+
+def _farthest(rows: SizeRows) -> Iterator[Sentence]:
+    """The size whose time the prediction misses most; where none was measured, how time grows."""
+    known = {p.size: p.us for p in rows.planned if p.us > 0}
+    off = [(m.median_us / known[n], n) for n, m in rows.measured if known.get(n) and m.median_us]
+    if off:
+        ratio, size = max(off, key=lambda x: max(x[0], 1 / x[0]))
+        at = Mark(f"{size:,}", f"size:{size}")
+        count = Mark(count_text(len(off), "size"), "measured")
+        yield (
+            "Measured at ",
+            count,
+            ", farthest off at ",
+            at,
+            f": {ratio:.2f} times the prediction.",
+        )
+    elif len(known) > 1:
+        (least, us), (most, longest) = min(known.items()), max(known.items())
+        ends = Mark(f"{longest / us:.3g} times", f"size:{least}|size:{most}")
+        yield f"From {least:,} to {most:,} it takes ", ends, " as long."
+
+
 def table(rows: SizeRows) -> Table:
     """One row a size."""
     columns = (rows.symbol, "predicted µs", *COLUMNS, "plan changes")
@@ -61,7 +109,7 @@ def table(rows: SizeRows) -> Table:
         )
         for size in sorted({*known, *took})
     )
-    return Table(columns, found, tuple(() for _ in found), caption(rows))
+    return Table(columns, found, tuple(() for _ in found), caption(rows), see(rows))
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

@@ -12,6 +12,7 @@ from explorer.autodiff.rematerialisation.policy import front
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
 from widgets.draw.plots import colours, styled
+from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import Table, count_text, size_text, time_text
 from widgets.model.compiled import Compiled
 from widgets.model.on_show import OnShow
@@ -69,7 +70,30 @@ def table(rows: tuple[Weighed, ...]) -> Table:
         ),
         (),
         f"{count_text(len(rows), 'plan')} by memory and time, predicted; {taken.words}",
+        see(rows),
     )  # fmt: skip
+
+
+def see(rows: tuple[Weighed, ...]) -> tuple[Sentence, ...]:
+    """The sentences: the plan that was taken, and the one of least memory with what that costs."""
+    n = next((n for n, p in enumerate(rows) if p.taken), 0)
+    mine, least = rows[n], min(range(len(rows)), key=lambda i: rows[i].peak_bytes)
+    held, other = Mark(size_text(mine.peak_bytes), "taken" if mine.taken else "plan:0"), rows[least]
+    whose = "The plan here" if mine.taken else "The fastest plan"
+    found: list[Sentence] = [
+        (f"{whose} holds ", held, f" at once and takes {time_text(mine.us)}, predicted.")
+    ]
+    if other.peak_bytes >= mine.peak_bytes:
+        return (*found, ("No plan holds less.",))
+    again, bytes_ = (
+        count_text(other.again, "value"),
+        Mark(size_text(other.peak_bytes), f"plan:{least}"),
+    )
+    more = f" at the price of {other.us / mine.us - 1:.1%} more time" if mine.us > 0 else ""
+    found.append(("With ", f"{again} computed again it would hold ", bytes_, f"{more}."))
+    if len(rows) > 2:
+        found.append((Mark(f"{len(rows)} plans", "plan"), " lie between memory and time."))
+    return tuple(found)
 
 
 def chart(rows: tuple[Weighed, ...], title: str, theme: str) -> go.Figure:
@@ -85,6 +109,7 @@ def chart(rows: tuple[Weighed, ...], title: str, theme: str) -> go.Figure:
         line={"color": colour["line2"], "width": 1.5, "shape": "hv"},
         marker={"color": colour["ink2"], "size": 7, "symbol": "circle-open"},
         customdata=[p.words for p in rows],
+        meta={"k": [f"plan plan:{n}" for n in range(len(rows))]},
         hovertemplate="%{customdata}<extra></extra>",
     )
     mark(figure, [p for p in rows if p.taken], "taken here", colour)
@@ -103,6 +128,7 @@ def mark(
         mode="markers",
         marker={"color": c["accent"], "size": 12, "symbol": "circle"},
         customdata=[p.words for p in rows],
+        meta={"k": "taken"},
         hovertemplate="%{customdata}<extra></extra>",
         visible=visible,
     )

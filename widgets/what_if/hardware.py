@@ -11,7 +11,8 @@ from typing import Any
 from explorer.compilation import Compilation
 from explorer.ir.stage import Stage
 from explorer.stepping.other_hardware import TIMES, Varied, varied_figures, vary_each
-from widgets.draw.table import Cell, Table, time_text
+from widgets.draw.see import Mark, Sentence
+from widgets.draw.table import Cell, Table, count_text, time_text
 from widgets.draw.table_drawing import drawn_table
 from widgets.model.compiled import Arrays
 from widgets.model.controls import settings
@@ -25,6 +26,8 @@ from widgets.what_if.options import caption as of_controls
 from widgets.what_if.options import table as of_settings
 
 NAME = "hardware"
+LEAST = 0.001  # a smaller change of the time is none
+SIDE = dict(zip(TIMES, ("half", "twice")))
 COLUMNS = tuple(
     f"{what}, {'half' if times < 1 else 'twice'} of it, predicted µs"
     for times in TIMES
@@ -66,7 +69,7 @@ def table(controls: tuple[Control, ...], found: VariedRows | None) -> Table:
         (*row, *_times(found, c.name.removeprefix(f"{HARDWARE}.")))
         for row, c in zip(plain.rows, controls, strict=True)
     )
-    return Table((*plain.columns, *COLUMNS, "why not"), rows, plain.ops, caption(found))
+    return Table((*plain.columns, *COLUMNS, "why not"), rows, plain.ops, caption(found), see(found))
 
 
 def _times(found: VariedRows, name: str) -> tuple[Cell, ...]:
@@ -79,13 +82,41 @@ def _times(found: VariedRows, name: str) -> tuple[Cell, ...]:
 def caption(found: VariedRows) -> str:
     """What a run is planned to take, and which figure matters most."""
     said = f"per run on {found.device}: predicted {time_text(found.us)}"
-    names = [n for n in found.names if found.effect(n) > 0.001]
+    names = [n for n in found.names if found.effect(n) > LEAST]
     if not names:
         return f"{said}; no figure alone changes that"
     most = names[0]
     mine = [r for r in found.rows if r.name == most and r.same_us is not None]
     times = [f"{r.times:g} times: {time_text(r.same_us)}" for r in mine if r.same_us is not None]
     return f"{said}; {most} matters most, {', '.join(times)} for the same program"
+
+
+def see(found: VariedRows) -> tuple[Sentence, ...]:
+    """The sentences: the figure that matters most with half and twice of it, what compiling anew
+    changes of that, and how many figures matter at all.
+    """
+    names = [n for n in found.names if found.effect(n) > LEAST]
+    if not names:
+        return ()
+    name = names[0]
+    sides = [(SIDE[t], r) for t in TIMES if (r := found.of(name, t)) is not None]
+    times: Sentence = ()
+    for side, r in sides:
+        us = r.same_us if r.same_us is not None else r.anew_us
+        if us is not None:
+            key = "same" if r.same_us is not None else "anew"
+            times += (f", {side} of it ", Mark(time_text(us), f"{key} figure:0 {side}"))
+    told: list[Sentence] = [
+        (Mark(name, "figure:0"), f" matters most: a run takes {time_text(found.us)}", *times, ".")
+    ]
+    gains = [(r.anew_us / r.same_us, s, r.anew_us) for s, r in sides if r.same_us and r.anew_us]
+    if gains and min(gains)[0] < 1 - LEAST:
+        _, side, us = min(gains)
+        anew = Mark(time_text(us), f"anew figure:0 {side}")
+        told.append((f"Compiled anew for {side} of it, a run takes ", anew, "."))
+    count = count_text(len(found.names), "figure")
+    told.append((Mark(f"{len(names)} of {count}", "same|anew"), " change the predicted time."))
+    return tuple(told)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

@@ -26,6 +26,7 @@ def chart(found: LeftOutRows, title: str, theme: str) -> go.Figure:
         orientation="h",
         marker={"color": c["pane"], "line": {"color": c["ink2"], "width": 1.2}},
         customdata=[_words(r, found) for r in rows],
+        meta={"k": [f"predicted step:{found.rows.index(r)}" for r in rows]},
         hovertemplate="%{customdata}<extra></extra>",
     )
     timed = [r for r in rows if r.measured is not None]
@@ -46,6 +47,7 @@ def chart(found: LeftOutRows, title: str, theme: str) -> go.Figure:
                 "color": c["ink"],
             },
             customdata=[_words(r, found) for r in timed],
+            meta={"k": [f"measured step:{found.rows.index(r)}" for r in timed]},
             hovertemplate="%{customdata}<extra></extra>",
         )
     figure.update_xaxes(title="time per run without the step ÷ with all steps")

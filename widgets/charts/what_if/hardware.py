@@ -9,9 +9,8 @@ import plotly.graph_objects as go
 from explorer.stepping.other_hardware import TIMES, Varied
 from widgets.draw.plots import colours, number_text, rows_high, styled
 from widgets.draw.table import time_text
-from widgets.what_if.hardware import VariedRows
+from widgets.what_if.hardware import LEAST, SIDE, VariedRows
 
-LEAST = 0.001  # a smaller change of the time is none
 ROW = 48  # pixels of a figure: four bars
 
 
@@ -26,13 +25,13 @@ def chart(found: VariedRows, title: str, theme: str) -> go.Figure:
         rows = [r for n in names if (r := found.of(n, times)) is not None]
         word = "half of it" if times < 1 else "twice of it"
         figure.add_bar(
-            **_bars([(r, r.anew_us) for r in rows], found),
+            **_bars([(r, r.anew_us) for r in rows], found, "anew"),
             name=f"{word}, compiled anew",
             marker={"color": fills[times], "line": {"color": c["line2"], "width": 1}},
             offsetgroup=str(times),
         )
         figure.add_bar(
-            **_bars([(r, r.same_us) for r in rows], found),
+            **_bars([(r, r.same_us) for r in rows], found, "same"),
             name=f"{word}, same program",
             marker={
                 "color": c["pane"],
@@ -49,7 +48,9 @@ def chart(found: VariedRows, title: str, theme: str) -> go.Figure:
     return styled(figure, theme, title, height, bargap=0.3, barmode="group", meta=meta)
 
 
-def _bars(times: list[tuple[Varied, float | None]], found: VariedRows) -> dict[str, object]:
+def _bars(
+    times: list[tuple[Varied, float | None]], found: VariedRows, key: str
+) -> dict[str, object]:
     have = [(r, us) for r, us in times if us is not None]
     return {
         "x": [us / found.us - 1 for _, us in have],
@@ -57,6 +58,9 @@ def _bars(times: list[tuple[Varied, float | None]], found: VariedRows) -> dict[s
         "y": [r.name for r, _ in have],
         "orientation": "h",
         "customdata": [_words(r, us, found) for r, us in have],
+        "meta": {
+            "k": [f"{key} figure:{found.names.index(r.name)} {SIDE[r.times]}" for r, _ in have]
+        },
         "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
     }
 
