@@ -5,7 +5,8 @@ are then drawn at random, of the size that the type and the depth of the operato
 (Parker 1997, Monte Carlo arithmetic; Higham 2002, section 3.1), and so are the signs of zeros,
 which a sum from 0 and one from its first term give otherwise: the spread of the answers is how far
 errors reach, through whatever comes after. An element that is infinite, finite or a whole number by
-their leave is not judged.
+their leave is not judged. Where errors decide which of many elements is the largest, a few draws do
+not choose each: more trials do so in turn.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ Arrays = Mapping[str, np.ndarray]
 REACH = 8.0  # times the largest spread seen: what more trials would have found
 LARGE = (REACH, -REACH)
 TRIALS = (1.0, -1.0, *LARGE, *LARGE)  # what errors are multiplied by: large ones cross thresholds
+CHOICES = frozenset({"Hardmax", "ArgMax", "ArgMin", "TopK"})
+MOST_TIED = 64  # elements that are chosen in turn
 EXACT = frozenset({
     "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Concat", "Split",
     "Tile", "Expand", "Gather", "GatherElements", "GatherND", "Trilu", "Pad", "Identity", "Neg",
@@ -93,16 +96,77 @@ class Errors:
 def bounds(program: Program, feeds: Arrays, seed: int = 0) -> dict[str, Bound]:
     """The bound of each output of a program of stage TYPED."""
     with np.errstate(all="ignore"):
-        exact = evaluated(program, feeds)
-        trials = [
-            evaluated(program, feeds, Errors(np.random.default_rng((seed, n // 2)), size))
-            for n, size in enumerate(TRIALS)
+        run = _Rounding(program, bind_sizes(program, feeds))
+        exact = run.outputs(feeds)
+        sizes, runs = [*TRIALS], list[_Rounding]()
+        trials = []
+        for n, size in enumerate(TRIALS):
+            runs.append(run.again(Errors(np.random.default_rng((seed, n // 2)), size)))
+            trials.append(runs[-1].outputs(feeds))
+        ties = [
+            _tie(choice, [r.choices[n] for r in runs if n < len(r.choices)])
+            for n, choice in enumerate(run.choices)
         ]
+        for n in range(min(MOST_TIED, max((tie.most for tie in ties), default=0))):
+            for size in LARGE:
+                errors = Errors(np.random.default_rng((seed, len(TRIALS) + n)), size)
+                trials.append(run.again(errors, [tie.choosing(n) for tie in ties]).outputs(feeds))
+                sizes.append(size)
         native = evaluate(program, feeds)  # what overflows within an operator is not judged
-        return {n: _bound(exact[n], [t[n] for t in trials], native[n]) for n in exact}
+        return {
+            name: _bound(exact[name], [t[name] for t in trials], native[name], sizes)
+            for name in exact
+        }
 
 
-def _bound(exact: np.ndarray, trials: Sequence[np.ndarray], native: np.ndarray) -> Bound:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The rows, last, of which an operator chooses so many elements: the largest, or the least."""
+
+    rows: np.ndarray
+    count: int
+    sign: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tie:
+    """Rows, how far rounding may take their elements, and those that are chosen by its leave."""
+
+    rows: np.ndarray
+    reach: np.ndarray
+    tied: np.ndarray
+    sign: int
+
+    @property
+    def most(self) -> int:
+        """The elements of a row that may be chosen in place of each other."""
+        return int(self.tied.sum(-1).max(initial=0))
+
+    def choosing(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where a row is tied, and its elements such that the one of a number is chosen."""
+        count = self.tied.sum(-1, keepdims=True)
+        chosen = self.tied & (self.tied.cumsum(-1) - 1 == number % np.maximum(count, 1))
+        way = np.where(chosen, self.sign, -self.sign)
+        return self.tied, self.rows + way * self.reach
+
+
+def _tie(choice: Choice, trials: Sequence[Choice]) -> _Tie:
+    """The elements of each row that rounding may take to the place of the last that is chosen."""
+    rows, none = choice.rows, np.zeros(choice.rows.shape)
+    alike = len(trials) == len(TRIALS) and all(t.rows.shape == rows.shape for t in trials)
+    if not alike or not rows.shape[-1] or not 0 < choice.count <= rows.shape[-1]:
+        return _Tie(rows, none, none.astype(bool), choice.sign)
+    reach = _bound(rows, [t.rows for t in trials], rows, TRIALS).reach
+    order = np.argsort(-choice.sign * rows, axis=-1, kind="stable")
+    last = order[..., choice.count - 1, None]
+    both = reach + np.take_along_axis(reach, last, -1)
+    tied = np.abs(rows - np.take_along_axis(rows, last, -1)) <= both
+    return _Tie(rows, reach, tied & (tied.sum(-1, keepdims=True) > 1), choice.sign)
+
+
+def _bound(
+    exact: np.ndarray, trials: Sequence[np.ndarray], native: np.ndarray, sizes: Sequence[float]
+) -> Bound:
     judged = np.ones(exact.shape, bool)
     if any(trial.shape != exact.shape for trial in trials):  # a size is computed from floats
         return Bound(exact, np.zeros(exact.shape), ~judged)
@@ -114,12 +178,14 @@ def _bound(exact: np.ndarray, trials: Sequence[np.ndarray], native: np.ndarray) 
     if native.shape == exact.shape:
         judged &= np.isfinite(native) == np.isfinite(exact)
     spread = np.zeros(exact.shape)
-    for size, trial in zip(TRIALS, trials, strict=True):
+    typical = 0.0
+    for n, (size, trial) in enumerate(zip(sizes, trials, strict=True), 1):
         judged &= np.isfinite(trial) == np.isfinite(exact)
         judged &= (np.isinf(trial) == np.isinf(exact)) & (~np.isinf(exact) | (trial == exact))
         gap = np.abs(trial.astype(np.float64) - value) / abs(size)
         spread = np.fmax(spread, np.where(np.isfinite(gap), gap, 0))
-    typical = float(spread.mean()) if spread.size else 0.0
+        if n == len(TRIALS) and spread.size:  # what a tie decides tells nothing of other elements
+            typical = float(spread.mean())
     tiny = 2 * float(np.finfo(dtype_of(exact)).smallest_subnormal) if exact.dtype.kind == "f" else 0
     ulp = 2 * _unit(dtype_of(exact)) * np.where(np.isfinite(value), np.abs(value), 0)
     return Bound(value, REACH * (spread + typical) + ulp + tiny, judged)
@@ -129,19 +195,38 @@ def evaluated(
     program: Program, feeds: Arrays, errors: Errors | None = None
 ) -> dict[str, np.ndarray]:
     """The outputs, every operator in float64 and rounded once, with errors where some are drawn."""
-    main = program.main
-    run = _Rounding(program, bind_sizes(program, feeds), errors)
-    found = run.run(main, [feeds[p.name] for p in main.params])
-    names = main.output_names or tuple(v.name for v in main.outputs)
-    return dict(zip(names, found, strict=True))
+    return _Rounding(program, bind_sizes(program, feeds), errors).outputs(feeds)
 
 
 class _Rounding(Interpreter):
-    """Evaluates in float64, with errors where some are drawn."""
+    """Evaluates in float64, with errors where some are drawn. `choices` are those it came by; a row
+    of each that is tied gets the elements that `choosing` has for it.
+    """
 
-    def __init__(self, program: Program, sizes: Mapping[str, int], errors: Errors | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        sizes: Mapping[str, int],
+        errors: Errors | None = None,
+        choosing: Sequence[tuple[np.ndarray, np.ndarray]] = (),
+    ) -> None:
         super().__init__(program, sizes)
         self.errors = errors
+        self.choosing = choosing
+        self.choices: list[Choice] = []
+
+    def again(
+        self, errors: Errors, choosing: Sequence[tuple[np.ndarray, np.ndarray]] = ()
+    ) -> _Rounding:
+        """The same with other errors."""
+        return _Rounding(self.program, self.sizes, errors, choosing)
+
+    def outputs(self, feeds: Arrays) -> dict[str, np.ndarray]:
+        """The outputs by name."""
+        main = self.program.main
+        found = self.run(main, [feeds[p.name] for p in main.params])
+        names = main.output_names or tuple(v.name for v in main.outputs)
+        return dict(zip(names, found, strict=True))
 
     def binding(
         self, binding: Binding, values: Mapping[str, np.ndarray], frame: Frame
@@ -155,6 +240,9 @@ class _Rounding(Interpreter):
         given = {a.name: self.value(a, values) for a in call.args if a is not None}
         depth = self._depth_of(binding, given, frame) if call.op in SUMS else 0
         wide = {n: self._widened(a, depth) for n, a in given.items()}
+        first = call.args[0].name if call.args and call.args[0] is not None else ""
+        if call.op in CHOICES and is_float(dtype_of(given[first])):
+            wide[first] = self._chosen_from(call, wide[first], frame)
         found = [
             np.asarray(a) if isinstance(a, np.generic) else a
             for a in super().binding(binding, {**values, **wide}, frame)
@@ -187,6 +275,20 @@ class _Rounding(Interpreter):
         info = np.finfo(_numpy(kind.dtype))
         meets = (np.asarray(most) > info.max) | (np.asarray(least) < info.tiny)
         return np.where(meets & ~np.isnan(found), np.nan, found)
+
+    def _chosen_from(self, call: OpCall, given: np.ndarray, frame: Frame) -> np.ndarray:
+        """What a choice is made from, noted; elements that are tied as they are asked to be."""
+        attrs: dict[str, Any] = dict(call.attrs)
+        axis = attrs.get("axis", 0 if call.op.startswith("Arg") else -1)
+        rows = np.moveaxis(np.atleast_1d(given), axis, -1)
+        k = attrs.get("k", 1)
+        (count,) = evaluate_shape(k if isinstance(k, tuple) else (k,), frame.sizes)
+        least = call.op == "ArgMin" or not attrs.get("largest", 1)
+        number = len(self.choices)
+        self.choices.append(Choice(rows, count, -1 if least else 1))
+        if number < len(self.choosing) and self.choosing[number][0].shape == rows.shape:
+            rows = np.where(*self.choosing[number], rows)
+        return np.moveaxis(rows, -1, axis).reshape(given.shape)
 
     def _depth_of(self, binding: Binding, given: Mapping[str, Any], frame: Frame) -> int:
         assert isinstance(binding.expr, OpCall)
