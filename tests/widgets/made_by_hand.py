@@ -256,6 +256,7 @@ class Switch:
 @dataclass(frozen=True)
 class Roller:
     pinned: tuple[tuple[str, Tiling], ...] = ()
+    blocks: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from widgets.model.compiled import Compiled
 from widgets.model.controls import settings
 from widgets.model.knob import Knob
 from widgets.model.knob_values import SIZE
+from widgets.model.legal_tiles import with_legal_tiles
 from widgets.model.own_knobs import PREFIX, own_knobs
 from widgets.model.step_knobs import PLACE, SWITCH, step_knobs
 
@@ -101,6 +102,8 @@ def turned(now: Setting, knob: Knob, index: int) -> Setting:
         value = _value(knob, index)
         sizes = dict(now.sizes) | {knob.name.removeprefix(SIZE): value}
         return replace(now, sizes=tuple(sorted(sizes.items())))
+    if knob.name == "tile":
+        return with_tile(now, *_value(knob, index))
     changed = changed_options(now, knob, index)
     return _scheduled(now, **changed) if set(changed) == {"rammer"} else _planned(now, **changed)
 
@@ -144,6 +147,14 @@ def _scheduled(now: Setting, **changed: Any) -> Setting:
 
 
 def _planned(now: Setting, **changed: Any) -> Setting:
+    """With other options, and tiles that were pinned for kernels of the present ones left to Roller
+    where they are refused under these.
+    """
+    roller = changed.pop("roller", now.compiled.options.roller)
+    return with_legal_tiles(roller, lambda legal: _compiled(now, **changed, roller=legal))
+
+
+def _compiled(now: Setting, **changed: Any) -> Setting:
     """With other options, as far as a plan: the picture waits for no code. Where task times were
     measured they are known by their code, so that it comes at once.
     """
@@ -176,8 +187,19 @@ def with_code(now: Setting) -> Setting:
 
 
 def with_tile(now: Setting, binding: str, tiling: Tiling | Block | None) -> Setting:
-    """The setting with a kernel's tile pinned, or left to Roller again."""
-    return _planned(now, **_pinned(now, binding, tiling))
+    """The setting with a kernel's tile pinned; left to Roller where it is None, or what Roller
+    chooses anyway.
+    """
+    decision = now.compiled.program.decisions.tiling(binding)
+    if decision is not None and tiling is not None:
+        legal = [c.value for c in decision.candidates if not c.refused]
+        own = legal[1:2] if decision.pinned else [decision.chosen]  # not where that is pinned
+        if tiling in own:
+            free = _compiled(now, **_pinned(now, binding, None))
+            left = free.compiled.program.decisions.tiling(binding)
+            if left is not None and left.chosen == tiling:
+                return free
+    return _compiled(now, **_pinned(now, binding, tiling))
 
 
 def _pinned(now: Setting, binding: str, tiling: Tiling | Block | None) -> dict[str, Any]:

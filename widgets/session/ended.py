@@ -12,6 +12,7 @@ from explorer.errors import BadOption
 from explorer.making import Ended
 from widgets.model.knob import Knob
 from widgets.model.knobs import Setting, changed_options
+from widgets.model.legal_tiles import without_refused_tile
 
 
 def as_far(now: Setting, knob: Knob, index: int) -> Setting:
@@ -22,7 +23,11 @@ def as_far(now: Setting, knob: Knob, index: int) -> Setting:
     c = now.compiled
     options = replace(c.options, **changed_options(now, knob, index))
     check, donate = getattr(c, "check", False), getattr(c, "donate", ())
-    found = halted(c.model, c.device, options, check=check, donate=donate)
+    while found := halted(c.model, c.device, options, check=check, donate=donate):
+        legal = without_refused_tile(options.roller, found[1].problem)
+        if legal == options.roller:
+            break
+        options = replace(options, roller=legal)
     if found is None:
         raise BadOption(
             f"compiling with {knob.label} {knob.labels[index]} ends in no error", where=knob.name

@@ -29,6 +29,7 @@ from widgets.model.house import House, knob_parts
 from widgets.model.knob import Knob
 from widgets.model.knob_values import shown_values, value_position
 from widgets.model.knobs import Setting, first_setting, knobs, said, with_code, with_stop
+from widgets.model.legal_tiles import tiles_left
 from widgets.model.on_show import Times, View, Walls
 from widgets.rooms import content, gallery
 from widgets.session import answers, edits, ended, state, verdict
@@ -435,6 +436,10 @@ class Session:
         return self.answer("turn", args)
 
     def show_next(self, step: Step, *, measured: bool = True) -> dict[str, Any]:
+        options = self.now.compiled.options, step.setting.compiled.options
+        for what, name in tiles_left(*options):
+            words = f"the {what} of {self.house.label(name)} is Roller's again"
+            step = replace(step, what=f"{step.what}{verdict.AND} {words}")
         self._show(step, more=not (measured and self.runs))
         self.steps = self.steps.with_next(step)
         planned = time_text(self.shown.planned_us)

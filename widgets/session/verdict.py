@@ -17,6 +17,7 @@ from widgets.rammer.wall_table import off_text
 from widgets.session.ended import told
 
 ARROW = " → "  # between what a step changed and what it changed it to
+AND = ";"  # before what else it changed
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def history(past: Sequence[Step], future: Sequence[Step], base: Step) -> list[di
 def _change(what: str) -> dict[str, str]:
     """Return the parts of "units 80 → 8": what changed, from what, and to what."""
     before, arrow, value = what.partition(ARROW)
-    if not arrow or ARROW in value:
+    if not arrow or ARROW in value or AND in value:
         return dict.fromkeys(("about", "before", "value"), "")
     about, _, was = before.rpartition(" ")
     return {"about": about, "before": was, "value": value}
