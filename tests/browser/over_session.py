@@ -105,6 +105,31 @@ def house_page(
             found.close()
 
 
+def answering(session: Session, whole: bool = True) -> Callable[[str, dict[str, Any]], Any]:
+    """Return what answers a page's questions; a `whole` house hears what they changed."""
+
+    def changed() -> dict[str, Any]:
+        return {"parts": session.parts(), "bytes": encoded(session.buffers())}
+
+    def ask(kind: str, args: dict[str, Any]) -> dict[str, Any]:
+        before = session.revision
+        try:
+            data = session.answer(kind, args)
+        except IronworksError as problem:
+            gone = {"changed": changed()} if session.revision != before else {}
+            return {"error": problem.fields(), **gone}
+        found = data if isinstance(data, Binary) else Binary(data)
+        told: dict[str, Any] = {"data": found.data}
+        if found.buffers:
+            told["buffers"] = [base64.b64encode(b).decode() for b in found.buffers]
+        changes = kind in CHANGES or session.revision != before
+        if whole and changes and not refused(data):
+            told["changed"] = changed()
+        return told
+
+    return ask
+
+
 @contextmanager
 def opened(
     browser: Browser,
@@ -114,28 +139,8 @@ def opened(
     window: dict[str, Any],
 ) -> Iterator[Page]:
     """A page over a session."""
-
-    def changed() -> dict[str, Any]:
-        return {"parts": session.parts(), "bytes": encoded(session.buffers())}
-
-    def ask(kind_: str, args: dict[str, Any]) -> dict[str, Any]:
-        before = session.revision
-        try:
-            data = session.answer(kind_, args)
-        except IronworksError as problem:
-            gone = {"changed": changed()} if session.revision != before else {}
-            return {"error": problem.fields(), **gone}
-        found = data if isinstance(data, Binary) else Binary(data)
-        told: dict[str, Any] = {"data": found.data}
-        if found.buffers:
-            told["buffers"] = [base64.b64encode(b).decode() for b in found.buffers]
-        changes = kind_ in CHANGES or session.revision != before
-        if kind == "house" and changes and not refused(data):
-            told["changed"] = changed()
-        return told
-
     with house_page(browser, **window) as found:
-        found.answer = ask
+        found.answer = answering(session, whole=kind == "house")
         found.mount(kind, json.dumps({"answers": {}, "bytes": {}, **content}), "room")
         yield found.page
 

@@ -1,6 +1,7 @@
 // A chart: a plotly figure in the colours of the page. A point that stands for something is clicked, or come to by arrows and entered.
 import { h, put, clamp, fit, textWidth } from "./dom.js";
 import { lastOnly } from "./host.js";
+import { watchTheme } from "./paint.js";
 import { lightMarks } from "./see.js";
 
 const WIDE = 620; // from here on the legend stands at the right
@@ -160,16 +161,14 @@ export function chartView(ctx) {
     ctx.say(plain(text));
   }
   // Its colours are the page's, also when they change.
-  const scheme = matchMedia("(prefers-color-scheme:dark)"), themed = new MutationObserver(() => paint());
-  scheme.addEventListener("change", paint);
-  themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+  const unwatch = watchTheme(() => paint()), themed = new MutationObserver(() => paint());
   return {
     box, draw, light, words, save: keep,
     /** As wide and high as this. */
     resize(width, height) { const same = size[0] === width && size[1] === height; size = [width, height]; if (!same) paint(); },
     /** The house around it, whose button changes the theme. */
     within: root => themed.observe(root, { attributes: true, attributeFilter: ["class"] }),
-    close() { scheme.removeEventListener("change", paint); themed.disconnect(); if (bound) library.purge(plot); },
+    close() { unwatch(); themed.disconnect(); if (bound) library.purge(plot); },
   };
 }
 

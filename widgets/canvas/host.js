@@ -3,6 +3,9 @@
 
 const PATIENCE_MS = 60000, DOUBT_MS = 3000; // until a question is given up; until the server is asked whether the kernel is still there
 
+/** What came in bytes as a view of it, in whichever form a notebook hands it over. */
+const viewed = value => value instanceof ArrayBuffer ? new DataView(value) : ArrayBuffer.isView(value) ? new DataView(value.buffer, value.byteOffset, value.byteLength) : value;
+
 /** A host over an anywidget model: parts are traits, questions are custom messages. */
 export function kernelHost(model) {
   const waiting = new Map();
@@ -23,15 +26,15 @@ export function kernelHost(model) {
     waiting.delete(message.id);
     clearTimeout(one.timer);
     if (message.error?.traceback) console.error(message.error.traceback);
-    if (message.error) one.reject(message.error); else one.resolve({ ...message, buffers });
+    if (message.error) one.reject(message.error); else one.resolve({ ...message, buffers: buffers?.map(viewed) });
   };
   /** A kernel that ended as it was idle says nothing, and its connection stays. */
-  const doubt = () => { const kernel = model.widget_manager?.kernel; if (kernel) missing(kernel).then(yes => { if (yes) stop(); }); };
+  const doubt = () => { const kernel = model.widget_manager?.kernel; if (kernel?.serverSettings) missing(kernel).then(yes => { if (yes) stop(); }); };
   model.on("msg:custom", heard);
   const unwatch = watchKernel(model, stop);
   const host = {
     get: name => model.get(name),
-    bytes: name => model.get(name),
+    bytes: name => viewed(model.get(name)),
     on: (name, act) => model.on(`change:${name}`, act),
     tell: values => { for (const [name, value] of Object.entries(values)) model.set(name, value); if (alive) model.save_changes(); },
     remember: state => { if (alive) host.tell({ state }); },

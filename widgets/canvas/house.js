@@ -5,12 +5,13 @@ import { NAMED, thumbs } from "./mini.js";
 import { sentences, lightMarks } from "./see.js";
 import { playerView } from "./player.js";
 import { failureOffer, errorOver } from "./ended.js";
-import { keySheet, findSheet } from "./sheets.js";
+import { keySheet, findSheet, linkSheet } from "./sheets.js";
+import { kept } from "./keep.js";
 import { explained, wordSheet } from "./words.js";
 import { kernelHost, fileHost, lastOnly } from "./host.js";
 import { shareTraits } from "./shared.js";
-import { stateInAddress, stateIn, linkTo, taken, leaveBehind, leftBehind, forget, recall, keep } from "./link.js";
-import { palette } from "./paint.js";
+import { stateInAddress, stateIn, linkTo, taken, leaveBehind, leftBehind, forget, recall, storeLayout } from "./link.js";
+import { palette, watchTheme } from "./paint.js";
 import { codeView } from "./code.js";
 import { linkedLines } from "./linked.js";
 import { kernelPane, kernelColumns } from "./kernel.js";
@@ -28,6 +29,8 @@ const HEAVY = ["conv", "matmul", "reduction", "control flow", "library call"];
 const KNOBS = { RAMMED: ["policy", "threads"], WELDED: ["fusion"], TASKED: ["control"], TYPED: ["size"], PLANNED: ["size"] }; // by the stage of a picture
 const PREDICTED = ["tiles", "groups", "walls"]; // families of pictures that show what is expected
 const OLD_NAMES = { rammer: "brick wall", roller: "tiles", welder: "memory levels", layers: "two layers", left_out: "left out", flow: "flow of code", lines: "lines to code" };
+const AROUND = 260; // what a notebook shows around its frames: its bars, and a line of the cell
+const framed = () => { try { return globalThis.self !== globalThis.top; } catch { return true; } };
 const ROOMY = 1600, STRIPS = 1120, SLIM = 960; // widths from which both drawers have room, they stand beside the picture, the code does
 
 /** Put an explorer into `el` over a host; returns what a driver of the page may use. */
@@ -37,6 +40,7 @@ export function mount(el, host) {
   defs.innerHTML = `<defs>${host.get("patterns").replaceAll('id="p-', `id="${prefix}`)}</defs>`;
   el.append(root);
   root.append(defs);
+  if (framed()) root.style.setProperty("--most", `${screen.availHeight - AROUND}px`);
   const own = recall(); // drawers and theme, as this reader left them
   if (own.theme) root.classList.add(own.theme);
   const colours = palette(root, host.get("hatches"));
@@ -95,7 +99,7 @@ export function mount(el, host) {
   const body = h("div", { class: "body" }, rail, list.box, drawer("l", "graph", "Graph", "G", pane("g", "Dataflow graph", graph.box)), main, drawer("r", "inspector", "Inspector", "I", inspector.box), whatIf);
   const codes = h("div", { class: "codes", "data-drawer": "code", "data-tab": state.tab }, pane("p", "Program text", over.box, program.box, program.mini), pane("s", "Generated source", source.box, source.mini));
   const result = h("div", { class: "result verdict", "aria-live": "polite" }), more = h("button", { class: "btn code-button", type: "button", title: "Program, kernel, assembly (C)", onclick: () => open("code") }, "Code");
-  const foot = h("footer", { class: "foot" }, result, h("span", { class: "sp" }), live, h("span", { class: "nw" }, ["graph", "inspector"].map(key => h("button", { class: "btn", type: "button", onclick: () => open(key) }, key === "graph" ? "Graph" : "Inspector"))), more);
+  const foot = h("footer", { class: "foot" }, result, h("span", { class: "sp" }), live, h("span", { class: "opens" }, h("span", { class: "nw" }, ["graph", "inspector"].map(key => h("button", { class: "btn", type: "button", onclick: () => open(key) }, key === "graph" ? "Graph" : "Inspector"))), more));
   const offer = failureOffer(args => quietly(command("as_far", args).then(toFailure)), () => house.focus({ preventScroll: true }));
   const house = h("section", { class: "house", "aria-label": "Ironworks explorer", tabindex: 0 }, bar, h("div", { class: "banners" }, gone, offer.box), body, codes, foot);
   root.append(house);
@@ -328,7 +332,7 @@ export function mount(el, host) {
   function open(key, on = !isOpen(key), focus = true) {
     if (lies(key)) laid = on ? key : ""; else own[key] = on;
     if (on && !lies(key) && wide() < ROOMY) for (const other of ["graph", "inspector"]) if (key !== "code" && other !== key) own[other] = false; // one at a time
-    keep(own); drawers();
+    storeLayout(own); drawers();
     if (on) { if (key === "graph") graph.light(); if (key === "code") { program.draw(); source.draw(); program.light(); source.light(); } }
     if (focus) (on ? house.querySelector(`[data-drawer="${key}"] .pane`) : house).focus({ preventScroll: true });
   }
@@ -520,11 +524,12 @@ export function mount(el, host) {
   const quietly = promise => promise.catch(() => {});
   async function copy() {
     const { data } = await host.ask("link"), url = linkTo(data.text);
-    try { await navigator.clipboard.writeText(url); say(["The link is on the clipboard.", data.left].filter(Boolean).join(" ")); } catch { window.prompt("Link to this state", url); }
+    try { await navigator.clipboard.writeText(url); say(["The link is on the clipboard.", data.left].filter(Boolean).join(" ")); } catch { linkSheet(house, url); }
   }
   async function save() {
-    const { data } = await host.ask("save"), a = h("a", { href: URL.createObjectURL(new Blob([data.text], { type: "application/json" })), download: data.name });
-    a.click(); URL.revokeObjectURL(a.href); say(`Saved ${data.name}.`);
+    const { data } = await host.ask("save");
+    kept(data.text, data.name, "application/json");
+    say(`Saved ${data.name}.`);
   }
   const flip = () => { state.table = !state.table; remember(); picture_(); };
   function diff() { state.diff = !state.diff; remember(); open("code", true, false); text(); }
@@ -532,11 +537,11 @@ export function mount(el, host) {
     const dark = getComputedStyle(root).getPropertyValue("--pane").trim() === host.get("dark_pane");
     own.theme = dark ? "light" : "dark";
     root.classList.remove("light", "dark"); root.classList.add(own.theme);
-    keep(own); repaint();
+    storeLayout(own); repaint();
   }
   function full() {
     const now = house.getRootNode().fullscreenElement ?? document.fullscreenElement;
-    if (now) document.exitFullscreen(); else root.requestFullscreen?.().catch(() => say("This page may not fill the screen."));
+    if (now) document.exitFullscreen(); else Promise.resolve(document.fullscreenEnabled ? root.requestFullscreen() : Promise.reject()).catch(() => say("This page may not fill the screen."));
   }
   function whyNot() { open("inspector", true); inspector.whyNot(); }
   const sheet = () => keySheet(house), words = () => wordSheet(house, host.get("glossary") ?? {});
@@ -597,15 +602,12 @@ export function mount(el, host) {
   });
   /** The page's theme is the later choice; its style sheet may come some time after its name. */
   function follow() {
-    own.theme = ""; keep(own); root.classList.remove("dark", "light");
+    own.theme = ""; storeLayout(own); root.classList.remove("dark", "light");
     for (const ms of [0, 100, 400, 1200]) setTimeout(() => { if (house.isConnected) repaint(); }, ms);
   }
-  const scheme = matchMedia("(prefers-color-scheme:dark)"), watcher = new MutationObserver(follow);
-  scheme.addEventListener("change", follow);
-  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   const sized = new ResizeObserver(() => { drawers(); });
   sized.observe(house);
-  cleanups = [() => rooms.stop(), () => scheme.removeEventListener("change", follow), () => watcher.disconnect(), () => sized.disconnect(), () => player.stop(), () => graph.close(), () => wall.close(), () => rooms.close(), () => host.close()];
+  cleanups = [() => rooms.stop(), watchTheme(follow), () => sized.disconnect(), () => player.stop(), () => graph.close(), () => wall.close(), () => rooms.close(), () => host.close()];
 
   var tellTraits = null;
   thread([]);

@@ -38,4 +38,4 @@ const lasting = (() => { try { return globalThis.localStorage; } catch { return 
 
 /** The drawers and the theme, as this reader left them. */
 export function recall() { try { return JSON.parse(lasting?.getItem(OWN) ?? "{}") ?? {}; } catch { return {}; } }
-export const keep = own => { try { lasting?.setItem(OWN, JSON.stringify(own)); } catch { /* a full store forgets */ } };
+export const storeLayout = own => { try { lasting?.setItem(OWN, JSON.stringify(own)); } catch { /* a full store forgets */ } };

@@ -33,3 +33,17 @@ function tile(colours, hatch, ratio) {
   for (const [x, y, r] of hatch.dots) { pen.beginPath(); pen.arc(x, y, r, 0, 7); pen.fill(); }
   return canvas;
 }
+
+const MARKS = ["data-jp-theme-light", "data-jp-theme-name", "data-vscode-theme-kind", "data-vscode-theme-id", "theme"];
+const marked = () => [document.documentElement, document.body].map(node => [...MARKS.map(name => node.getAttribute(name)), ...[...node.classList].filter(name => name.startsWith("vscode-"))].join(" ")).join("; ");
+
+/** Call `act` when the theme of the page changes: JupyterLab's, VS Code's, Colab's, or the system's; returns what ends it. `THEMED` of widgets/draw/theme.py are the marks that its rules look at. */
+export function watchTheme(act) {
+  const scheme = matchMedia("(prefers-color-scheme:dark)");
+  let before = marked();
+  const look = () => { const now = marked(), other = now !== before; before = now; if (other) act(); };
+  const watcher = new MutationObserver(look);
+  for (const node of [document.documentElement, document.body]) watcher.observe(node, { attributes: true, attributeFilter: [...MARKS, "class"] });
+  scheme.addEventListener("change", act);
+  return () => { watcher.disconnect(); scheme.removeEventListener("change", act); };
+}

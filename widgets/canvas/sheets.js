@@ -41,3 +41,13 @@ export function findSheet(house, items) {
   show();
   input.focus();
 }
+
+/** Show a link for the reader to copy, where the page has no clipboard. */
+export function linkSheet(house, url) {
+  const close = () => { over.remove(); house.focus({ preventScroll: true }); };
+  const input = h("input", { "aria-label": "Link to this state", readonly: true, value: url });
+  const box = h("div", { class: "find", role: "dialog", "aria-label": "Link" }, input, h("p", {}, "Copy this link; pasted over an explorer of the model, it brings this state back."));
+  const over = h("div", { class: "ov", onpointerdown: event => { if (event.target === over) close(); }, onkeydown: event => { if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); close(); } } }, box);
+  house.append(over);
+  input.select();
+}

@@ -180,18 +180,33 @@ HATCHES: dict[str, Hatch] = {
 }
 
 
+# How a notebook's page says its theme: JupyterLab, VS Code, Colab. canvas/paint.js watches these.
+THEMED = (
+    "[data-jp-theme-light]",
+    ":is(.vscode-light,.vscode-dark,.vscode-high-contrast)",
+    "html[theme]",
+    "colab-lumino-adapter",  # around a widget of Colab, whose light theme has no mark
+)
+THEMED_DARK = (
+    '[data-jp-theme-light="false"]',
+    ":is(.vscode-dark,.vscode-high-contrast:not(.vscode-high-contrast-light))",
+    'html[theme="dark"]',
+)
+
+
 def css() -> str:
-    """The tokens as CSS variables of `.ironworks`: light; dark in a dark JupyterLab, a dark system,
+    """The tokens as CSS variables of `.ironworks`: light; dark in a dark notebook, a dark system,
     or by class.
     """
     dark = "color-scheme:dark;" + _declarations(DARK)  # the page's own scroll bars and lists too
     fonts = "".join(f"--{name}:{stack};" for name, stack in FONTS.items())
-    # A class on the house wins, then JupyterLab's attribute, then the system.
-    system = ".ironworks:not(.light):not([data-jp-theme-light] *)"
+    # A class on the house wins, then the notebook's theme, then the system.
+    system = f".ironworks:not(.light):not(:is({','.join(THEMED)}) *)"
+    notebook = f":is({','.join(THEMED_DARK)}) .ironworks:not(.light)"
     return (
         f".ironworks{{color-scheme:light;{_declarations(LIGHT)}{fonts}}}\n"
         f"@media (prefers-color-scheme:dark){{{system}{{{dark}}}}}\n"
-        f'[data-jp-theme-light="false"] .ironworks:not(.light),.ironworks.dark{{{dark}}}\n'
+        f"{notebook},.ironworks.dark{{{dark}}}\n"
     )
 
 
