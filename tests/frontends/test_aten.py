@@ -464,6 +464,37 @@ def test_the_last_windows_of_symbolic_images(name: str) -> None:
         check(evaluate(model.program, {"x0": x.numpy()}), POOLS[name](x))
 
 
+def test_places_of_windows_of_which_there_is_one_whatever_the_size() -> None:
+    def run(x: Any) -> Any:
+        return F.unfold(x, 1, stride=3)
+
+    auto = torch.export.Dim.AUTO
+    model = explorer.load(exported(run, (randn(8, 2, 11, 3),), ((auto,) * 4,)))
+    *_, width = model.inputs["x0"].dims
+    assert model.program.env.bounds(width) == (2, 3)
+    compiled = explorer.compile(model, until="planned")
+    for shape in ((8, 2, 11, 3), (3, 2, 7, 2)):
+        x = randn(*shape)
+        check(evaluate(compiled.program, {"x0": x.numpy()}), run(x))
+
+
+def test_channels_that_only_a_run_counts() -> None:
+    """They are of the second dim, whatever the last one is."""
+
+    def run(x: Any) -> Any:
+        return F.batch_norm(x[:, : (x.shape[1] + 1) // 2], *torch.ones(4, 2))
+
+    auto = torch.export.Dim.AUTO
+    model = explorer.load(exported(run, (randn(5, 4, 7),), ({0: auto, 1: auto, 2: auto},)))
+    compiled = explorer.compile(model)
+    for shape in ((5, 4, 7), (3, 3, 2), (2, 4, 9)):
+        x = randn(*shape)
+        check(evaluate(model.program, {"x0": x.numpy()}), run(x))
+        check(compiled.run({"x0": x.numpy()}), run(x))
+    with pytest.raises(explorer.errors.IronworksError):
+        compiled.run({"x0": randn(2, 6, 2).numpy()})
+
+
 def test_symbols_run_through_shapes() -> None:
     batch = torch.export.Dim("batch", min=1, max=64)
 

@@ -21,6 +21,8 @@ def coarse_dims(site: Site, family: str) -> Known | None:
         case "MatMul" if len(site.shape(0)) > 1 and len(site.shape(1)) > 1:
             a, b = site.shape(0), site.shape(1)
             return (*_together((a[:-2], b[:-2]), site.env), a[-2], b[-1])
+        case "BatchNormalization":
+            return site.shape()  # the others have its channels alone
         case _ if family == "elementwise":
             return _together([site.shape(i) for i in range(len(site.given))], site.env)
     return None

@@ -9,8 +9,9 @@ from math import prod
 import numpy as np
 
 from explorer.budget import budget
-from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, OpCall, ShapeOf
+from explorer.ir.calls import Branch, Expr, FunctionCall, Gradient, Loop, MatchCast, OpCall
 from explorer.ir.program import Binding, Constant, Function, Program
+from explorer.ir.symbols import symbols_of_expr
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops.reference.evaluate import evaluate
 from explorer.passes.matched import matched
@@ -165,9 +166,7 @@ def _is_pure(expr: Expr) -> bool:
     match expr:
         case Branch() | Loop() | FunctionCall() | Gradient() | MatchCast():
             return False
-        case ShapeOf(dims, _):
-            return all(isinstance(d, int) for d in dims)
-    return True
+    return not symbols_of_expr(expr)  # which have no value yet, though every extent may have one
 
 
 def _bytes(type_: object) -> int:
