@@ -13,7 +13,7 @@ from explorer.errors import BadOption
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.decisions.wall import Brick, Ran, Trip, Wall
 from tests.runtime.test_decided import collatz, nested
-from tests.widgets.drawn_geometry import SIZES, problems
+from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.draw.see import sentence_text
 from widgets.grinder import iterations, iterations_picture
 from widgets.model import brick_wall
@@ -102,7 +102,7 @@ def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to() -> No
     figure = iterations_picture.figure(rows).text()
     assert "4 unrolled iterations" in figure and "cut: it took 9.0 µs" in figure
     assert "4,000 iterations" in figure
-    for size in SIZES:
+    for size in ALL_SIZES:
         assert problems(iterations_picture.figure(rows, size)) == []
 
 

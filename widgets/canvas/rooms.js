@@ -51,7 +51,8 @@ export function roomsView(ctx, picture) {
     if (family === "steps") return { room, op: -1, ...stepOf(view.more) };
     const mine = room === "flow" && !table && unfolded.get(ctx.op());
     if (mine?.length) return { room, op: ctx.op(), opened: mine.join(",") };
-    const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(340, picture.parentNode.clientWidth), height: Math.max(360, picture.parentNode.clientHeight) } : {};
+    const above = known[room].live === "levels" ? weld.box.offsetHeight || 76 : 0; // what stands over the drawing
+    const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(340, picture.parentNode.clientWidth), height: Math.max(360, picture.parentNode.clientHeight - above) } : {};
     const extra = size;
     if (family) Object.assign(extra, { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more });
     return { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra };

@@ -157,10 +157,16 @@ def _place(rows: IterationRows, at: Layout, shown: Shown) -> Iterator[str]:
     x = _x(rows, at, shown.at)
     yield path(f"M{x:.1f} {at.top - 4:g}V{at.floor:.1f}", "var(--accent)", 'stroke-width="2"')
     yield f'<path d="M{x - 5:.1f} {at.floor + 9:g}h10l-5 -8z" fill="var(--accent)"/>'
-    name = shown.name[:1].upper() + shown.name[1:]
+    name, when, left = _title(shown)
     yield label(0, at.lanes - 12, name, "big")
-    said = f"{time_text(shown.us)}, from {time_text(shown.begin_us)} on"
-    yield label(text_width(name, 16) * BOLD + 8, at.lanes - 12, said, "i")
+    yield label(left, at.lanes - 12, when, "i")
+
+
+def _title(shown: Shown) -> tuple[str, str, float]:
+    """Return an iteration's name, its time, and where that begins behind the name."""
+    name = shown.name[:1].upper() + shown.name[1:]
+    when = f"{time_text(shown.us)}, from {time_text(shown.begin_us)} on"
+    return name, when, text_width(name, 16) * BOLD + 8
 
 
 def _ground(rows: IterationRows, at: Layout, n: int) -> str:
@@ -224,11 +230,11 @@ def _bricks(rows: IterationRows, at: Layout, shown: Shown, widest: float) -> Ite
         fill = f"url(#p-{token})" if wide > 5 else f"var(--{token})"
         yield rect(left, y, wide, tall, fill, edge, title=said, ops=call.ops)
     if shown.us > widest:
-        text = f"cut: it took {time_text(shown.us)}"
-        room = text_width(text, PX) + 8
-        y = at.lanes - 24
-        yield rect(at.right - room, y, room, 17, "var(--pane)")
-        yield label(at.right, y + 12, text, "i", anchor="end")
+        _, when, left = _title(shown)
+        free = at.right - left - text_width(when, PX) - 8
+        words = (f"cut: it took {time_text(shown.us)}", "cut")
+        text = next((w for w in words if text_width(w, PX) <= free), "")
+        yield label(at.right, at.lanes - 12, text, "i", anchor="end")
 
 
 def _node(rows: IterationRows, node: Node, y: float, wide: float) -> Iterator[str]:

@@ -38,7 +38,6 @@ def see(rows: ConnectionRows) -> tuple[Sentence, ...]:
         size = size_text(sum(v.bytes for v in stored))
         verb = "go through memory: " if len(stored) > 1 else "goes through memory: "
         found.append((Mark(count_text(len(stored), "value"), "cut"), f" {verb}{size}."))
-    found.append(("Drag a value to another level to see what that would change.",))
     return tuple(found)
 
 

@@ -18,7 +18,7 @@ from widgets.welder.pipeline import PipelineRows
 from widgets.welder.pipeline_figure import tile_text
 from widgets.welder.tile_graph import Group, caption
 from widgets.welder.tile_graph_columns import GraphWindow, GroupColumn, MemoryEdge, window
-from widgets.welder.welded import level_name
+from widgets.welder.welded import level_name, short_name
 
 NODE, GAP, LEAST, WIDEST = 46.0, 26.0, 112.0, 190.0  # of operators; widths of a column
 GUTTER, HEAD, FOOT, BUS, LOW = 86.0, 50.0, 62.0, 7.0, 320.0
@@ -149,7 +149,8 @@ class _Places:
                     if source not in said and self.gap >= GAP:
                         said.add(source)
                         name = level_name(v.level)
-                        words = name if wide(name, bold=True) < self.w / 2 else v.level
+                        fits = wide(name, bold=True) + 14 < self.w / 2
+                        words = name if fits else short_name(v.level)
                         at = center + wide(words, bold=True) / 2 + 12
                         body += label(at, (y1 + y2) / 2 + 3, words, "i w", anchor="middle")
                     yield lit_by(body, keys)
