@@ -136,6 +136,19 @@ def test_a_chart_shows_its_selection_again_when_nothing_is_pointed_at(page: Page
     assert page.evaluate(FADED) == [] and page.evaluate(SELECTED) == before
 
 
+def test_a_chart_is_as_high_as_its_room_after_any_other(page: Page) -> None:
+    page.set_viewport_size({"width": 1936, "height": 916})
+    for room in ("peaks", "rtasks", "sizes", "peaks", "rtasks"):
+        page.evaluate("room => driver.go(room)", room)
+        settle(page)
+        page.wait_for_timeout(600)
+    assert (
+        page.evaluate("""document.querySelector('.picture').clientHeight
+        - document.querySelector('.chart .js-plotly-plot').offsetHeight""")
+        <= 1
+    )
+
+
 def test_sentences_stand_by_a_picture_that_was_waited_for(page: Page) -> None:
     page.evaluate("""() => {
         globalThis.atOnce = askSession;

@@ -23,7 +23,7 @@ from explorer.measure.compare import Measurement
 from explorer.roller.tiles.weigh import label_of
 from explorer.tuning.race import RaceResult, Runner
 from widgets.charts import kernels, roofline
-from widgets.draw.plots import log_ticks, number_text
+from widgets.draw.plots import log_ticks, number_text, spread_axis
 from widgets.draw.table import rate_text, speed_text
 from widgets.draw.theme import SCHEMES
 from widgets.model import brick_wall
@@ -488,6 +488,12 @@ def check_axes(figure: go.Figure) -> None:
     assert not [text for text in texts if re.search(r"\d[eE][+-]?\d", text or "")]
 
 
+def test_times_that_are_nearly_the_same_look_so() -> None:
+    """Ten tiles of 35.2 to 36.1 µs filled a logarithmic axis with twenty ticks."""
+    assert spread_axis([35.2, 36.1]) == spread_axis([]) == {"rangemode": "tozero"}
+    assert spread_axis([1.0, 40.0, float("nan"), float("inf")]) == {"type": "log"}
+
+
 def test_a_fast_memory_is_named_in_words_that_people_say() -> None:
     assert [rate_text(v) for v in (12080.0, 240.4, 20.0)] == ["12.1 TB/s", "240 GB/s", "20 GB/s"]
     assert [speed_text(v) for v in (12480.0, 950.0, 0.52)] == [
@@ -495,9 +501,10 @@ def test_a_fast_memory_is_named_in_words_that_people_say() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("ends", [(1, 1e6), (0.3, 40), (20, 70), (51, 58), (3, 3)])
+@pytest.mark.parametrize("ends", [(1, 1e6), (0.3, 40), (20, 70), (51, 58), (35.2, 36.1), (3, 3)])
 def test_ticks_of_a_logarithm_are_round_and_several(ends: tuple[float, float]) -> None:
     found = log_ticks(ends)
     inside = [v for v in found if ends[0] / 10 <= v <= 10 * ends[1]]
     assert len(inside) >= 2 and found == sorted(found)
+    assert sum(ends[0] <= v <= ends[1] for v in found) <= 9
     assert all("e" not in number_text(v) for v in found)

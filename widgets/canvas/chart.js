@@ -83,7 +83,7 @@ export function chartView(ctx) {
     if (number === asked) await paint();
   }
   const paint = lastOnly(async () => {
-    if (!library || !shown || !box.isConnected) return;
+    if (!library || !shown || !box.getClientRects().length) return; // hidden, it is drawn when it has a size again
     if (painted !== shown.about) { // another chart begins anew
       if (painted) library.purge(plot);
       plot.replaceChildren();

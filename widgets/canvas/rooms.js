@@ -124,16 +124,16 @@ export function roomsView(ctx, picture) {
     if (board) await board.load(room);
     if (number !== asked) return false;
     ctx.see?.show(data.see?.length ? data.see : [[[known[room].words, ""]]]); // together with the picture: while it was waited for, none stood there
-    put(picture, data.controls?.devices && !ctx.bar ? bar : null, steps?.go && ctx.player ? null : steps?.bar, form, both ? sides.box : each?.box ?? board?.box ?? code?.box, over?.box, table || data.svg && !both && !each && !board && !code ? drawn : null);
+    put(picture, data.controls?.devices && !ctx.bar ? bar : null, steps?.go && ctx.player ? null : steps?.bar, form, ...both ? [sides.box, over?.box] : board ? [over?.box, board.box] : [each?.box ?? code?.box, over?.box], table || data.svg && !both && !each && !board && !code ? drawn : null);
     if (focused?.box.isConnected) focused.box.focus({ preventScroll: true });
     board?.again?.();
     if (form === tuning.box) tuning.load(ctx.op());
     code?.load();
     if (form === weld.box) { weld.attach(drawn); await weld.load(); }
     picture.querySelectorAll("[data-rank]").forEach(choosing);
+    ctx.drawn?.(); // what stands around it has its lines from here on
     over?.draw(data.figure, data.said, room);
     scaled();
-    ctx.drawn?.();
     finished = number;
     remade();
     return true;
@@ -210,7 +210,7 @@ export function roomsView(ctx, picture) {
     const button = bar.querySelector(`[data-action="${name}"]`);
     if (button) button.textContent = title;
     await again();
-    if (chart.box.isConnected && picture.querySelector(".settings")) chart.box.scrollIntoView({ block: "nearest" }); // it stands below all settings
+    if (chart.box.isConnected && picture.querySelector(".settings")) chart.box.scrollIntoView({ block: "nearest" }); // it stands above all settings
   }
   function tableOf({ columns, rows: cells, ops, numeric, caption }) {
     return h("table", { class: "tbl", "aria-label": caption }, h("tr", {}, columns.map((c, i) => h("th", { class: numeric[i] ? "r" : null }, c))),

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from explorer.devices.catalogue import unit_word
 from widgets.draw.plots import colours, rows_high, styled
 from widgets.draw.table import size_text, time_text
 from widgets.timed.clocked import said, whiskers
 from widgets.timed.kernel_table import KernelRow, KernelRows
 from widgets.timed.kernel_table_picture import MOST
 
+ROOM = 1.26  # times the longest: for the words behind its bar
 CUT = 2.0  # times the longest: no interval is drawn further
 
 
@@ -77,8 +79,8 @@ def chart(rows: KernelRows, title: str, theme: str) -> go.Figure:
     most = min(cut, max(ends, default=1.0))
     figure.update_layout(barmode="overlay", meta=rows_high(len(shown)))
     figure.update_xaxes(
-        title="time of a kernel on its busiest core (µs), longest first",
-        range=[0, 1.18 * most],
+        title=f"time of a kernel on its busiest {unit_word(rows.device)} (µs), longest first",
+        range=[0, ROOM * most],
         side="top",
     )
     figure.update_yaxes(

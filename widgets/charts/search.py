@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from widgets.draw.plots import colours, styled
+from widgets.draw.plots import colours, spread_axis, styled
 from widgets.draw.table import time_text
 from widgets.timed.clocked import whiskers
 from widgets.timed.search import MODEL, SEARCH, SearchRows, TrialRow
@@ -50,8 +50,15 @@ def chart(rows: SearchRows, title: str, theme: str) -> go.Figure:
             meta={"k": "guess"},
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_xaxes(title="trial (count, in the order tried)", rangemode="tozero")
-    figure.update_yaxes(title="kernel alone (µs), 99 % interval", type="log")
+    how, order = "99 % interval", "trial (count, in the order tried)"
+    if not rows.tried:
+        how, order = "predicted", "tile (count, as the model ranks them)"
+    times = [t.modelled_us for t in rows.trials]
+    times += [
+        us for t in rows.tried if t.measured for us in (t.measured.low_us, t.measured.high_us)
+    ]
+    figure.update_xaxes(title=order, rangemode="tozero")
+    figure.update_yaxes(title=f"kernel alone (µs), {how}", **spread_axis(times))
     return styled(figure, theme, title, 460, showlegend=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from widgets.draw.plots import colours, styled
+from widgets.draw.plots import colours, spread_axis, styled
 from widgets.draw.table import time_text
 from widgets.timed.clocked import said, whiskers
 from widgets.timed.sizes import KINDS, PROGRAMS, TASKS, TILE, SizeRows
@@ -51,7 +51,9 @@ def chart(rows: SizeRows, title: str, theme: str) -> go.Figure:
         figure.update_xaxes(title=f"{name} (elements)", type="log")
     else:
         figure.update_xaxes(title=f"{name} (elements)")
-    figure.update_yaxes(title="time per run (µs)", type="log")
+    times = [p.us for p in rows.planned]
+    times += [us for _, m in rows.measured for us in (m.low_us, m.high_us)]
+    figure.update_yaxes(title="time per run (µs)", **spread_axis(times))
     return styled(figure, theme, title, 480, showlegend=True)
 
 

@@ -127,7 +127,8 @@ def log_ticks(values: Sequence[float]) -> list[float]:
         found = [m * 10.0**e for e in decades for m in steps]
         if sum(low <= v <= high for v in found) >= FEWEST:
             return found
-    step = 10.0 ** floor(log10((high - low) or low)) / 2
+    least = 10.0 ** floor(log10((high - low) or low)) / 2
+    step = next(n * least for n in (1, 2, 4, 10) if (high - low) <= MOST_TICKS * n * least)
     first = floor(low / step)
     even = [n * step for n in range(max(1, first), first + ceil((high - low) / step) + 2)]
     return even if len(even) >= FEWEST and high > low else found
@@ -148,6 +149,18 @@ def number_text(value: float) -> str:
     if value >= 1 and abs(value - round(value)) < 1e-9 * value:
         return f"{value:,.0f}"
     return f"{value:.12f}".rstrip("0").rstrip(".")
+
+
+def spread_axis(values: Sequence[float]) -> dict[str, str]:
+    """Return an axis for times: a logarithm where they differ much, else from zero, so that what
+    is nearly the same looks so.
+    """
+    found = [v for v in values if 0 < v < inf]
+    far = bool(found) and max(found) >= FAR * min(found)
+    return {"type": "log"} if far else {"rangemode": "tozero"}
+
+
+FAR = 4  # times the least
 
 
 def _over(old: Any, new: Any) -> Any:
