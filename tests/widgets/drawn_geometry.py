@@ -101,7 +101,9 @@ def _drawn(figure: Svg) -> Iterator[Box | Line]:
     yield from _of(ElementTree.fromstring(figure.text()), 0.0, 0.0, figure.px)
 
 
-def _of(node: ElementTree.Element, x: float, y: float, px: float) -> Iterator[Box | Line]:
+def _of(
+    node: ElementTree.Element, x: float, y: float, px: float, anchor: str = ""
+) -> Iterator[Box | Line]:
     tag = node.tag.rsplit("}", 1)[-1]
     if node.get("visibility") == "hidden" or tag in ("defs", "style", "title"):
         return
@@ -109,8 +111,9 @@ def _of(node: ElementTree.Element, x: float, y: float, px: float) -> Iterator[Bo
     if moved:
         by = [float(n) for n in _NUMBERS.findall(moved[1])]
         x, y = x + by[0], y + (by[1] if len(by) > 1 else 0)
+    anchor = node.get("text-anchor", anchor)
     if tag == "text":
-        yield from _text(node, x, y, px)
+        yield from _text(node, x, y, px, anchor)
     elif tag == "rect" and node.get("fill") not in (None, "none", "transparent"):
         left, top = x + float(node.get("x", 0)), y + float(node.get("y", 0))
         yield Box(left, top, left + float(node.get("width", 0)), top + float(node.get("height", 0)))
@@ -118,10 +121,10 @@ def _of(node: ElementTree.Element, x: float, y: float, px: float) -> Iterator[Bo
         filled = node.get("fill") not in (None, "none", "transparent")
         yield from _path(node.get("d", ""), x, y, filled=filled, stroke=node.get("stroke"))
     for child in node:
-        yield from _of(child, x, y, px)
+        yield from _of(child, x, y, px, anchor)
 
 
-def _text(node: ElementTree.Element, x: float, y: float, px: float) -> Iterator[Box]:
+def _text(node: ElementTree.Element, x: float, y: float, px: float, anchor: str) -> Iterator[Box]:
     words = "".join(_said(node))
     if not words.strip():
         return
@@ -131,7 +134,7 @@ def _text(node: ElementTree.Element, x: float, y: float, px: float) -> Iterator[
     bold = {"w", "a", "bad", "name", "big"} & {*style}
     wide = text_width(words, px, mono="mono" in style) * (BOLD if bold else 1)
     x, y = x + float(node.get("x", 0)), y + float(node.get("y", 0))
-    left = {"middle": x - wide / 2, "end": x - wide}.get(node.get("text-anchor", ""), x)
+    left = {"middle": x - wide / 2, "end": x - wide}.get(anchor, x)
     yield Box(left, y - ABOVE * px, left + wide, y + BELOW * px, words)
 
 

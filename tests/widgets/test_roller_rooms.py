@@ -27,6 +27,7 @@ from tests.widgets import made_by_hand as hand
 from tests.widgets.drawn_geometry import SIZES, outside, problems
 from tests.widgets.of_family import of_family
 from widgets.draw.see import Mark, sentence_text
+from widgets.draw.table import count_text
 from widgets.model.house import House, read
 from widgets.model.knobs import Setting, first_setting
 from widgets.model.on_show import Times, View
@@ -384,8 +385,8 @@ ROOMS = {
     "roller": (tile_panels.data, tile_panels_picture.figure),
     "staircase": (staircase.data, staircase_picture.figure),
     "waves": (scale_out.data, scale_out.figure),
-    "tile_program": (rewrites.data, rewrites.figure),
-    "banks": (bank_map.data, bank_map_picture.figure),
+    "tile_program": (rewrites.data, lambda rows: rewrites.figure(rows, SIZES[0])),
+    "banks": (bank_map.data, lambda rows: bank_map_picture.figure(rows, SIZES[0])),
 }
 
 
@@ -414,7 +415,14 @@ def test_each_rewrite_of_a_tile_program_is_a_step_with_what_it_changed(session: 
     ) in rows.steps:  # each step's lines without the new ones are those of the one before
         assert [x for mark, x in lines if mark != "+"] == program or not program
         program = [x for mark, x in lines if mark != "-"]
-    assert rewrites.figure(rows).text().count("data-step=") == len(rows.steps)
+    for size in (*SIZES, (280, 240), (1900, 1000)):
+        assert rewrites.figure(rows, size).text().count("data-step=") == len(rows.steps)
+        for at in range(len(rows.steps)):
+            assert problems(rewrites.figure(rows, size, at)) == []
+    did = [n for n, (_, lines) in enumerate(rows.steps) if n and rewrites.changed(lines)]
+    first, second = map(sentence_text, rewrites.see(rows))
+    assert first.startswith(f"{len(did)} of {len(rows.steps) - 1} rewrites change")
+    assert second == f"{len(rows.steps[0][1])} lines become {len(program)}."
     words = rewrites.table(rows)
     assert {name for name, *_ in words.rows} <= {name for name, _ in rows.steps}
     assert "rewrites, changed by" in rewrites.caption(rows)
@@ -424,17 +432,18 @@ def test_a_long_line_of_a_tile_program_is_wrapped_to_its_end(session: Session) -
     words = tuple(f"word{n}" for n in range(200))
     rows = rewrites.data(seen(session, "conv"))
     long = replace(rows, steps=(("plain", ((" ", "    " + " ".join(words)),)),))
-    drawn = rewrites.figure(long).text().replace("\u00a0", " ")
+    drawn = rewrites.figure(long, (720, 900)).text().replace("\u00a0", " ")
     assert all(f"{word} " in drawn or f"{word}<" in drawn for word in words)
-    assert rewrites.figure(long).height > 200
+    assert problems(rewrites.figure(long, (720, 900))) == []
+    assert "and 1 more line" in rewrites.figure(long, (380, 300)).text()
 
 
 def test_a_gpus_tile_is_a_thread_block_that_would_be_printed(session: Session) -> None:
     rolled = seen(session, "conv", "v100")
     rows = rewrites.data(rolled)
     assert [name for name, _ in rows.steps] == ["lower", *(name for name, _ in BLOCK_REWRITES)]
-    picture = rewrites.figure(rows)
-    assert "a prediction" in rewrites.caption(rows) and "a prediction" in picture.text()
+    said = " ".join(map(sentence_text, rewrites.see(rows)))
+    assert "a prediction" in rewrites.caption(rows) and "a prediction" in said
     last = [line for mark, line in rows.steps[-1][1] if mark != "-"]
     assert any("on" in x and "threads:" in x for x in last) and "sync" in str(last)
     none = rewrites.data(replace(rolled, choices=()))
@@ -486,7 +495,7 @@ def test_every_rewrite_of_a_tile_program_says_where_it_is_written(target: str) -
     rows = widgets.data(c, "tile_program")
     places = [rewrites.rule_of_step(name) for name, _ in rows.steps[1:]]
     assert len(places) > 4 and all(p and p.file.startswith("explorer/tile/") for p in places)
-    assert all(p.says and p.place in rewrites.figure(rows).body for p in places if p)
+    assert all(p.says and p.place in rewrites.figure(rows, SIZES[0]).body for p in places if p)
 
 
 def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Session) -> None:
@@ -504,7 +513,18 @@ def test_threads_over_banks_are_the_accesses_of_the_block_on_show(session: Sessi
         assert ("no conflict" in drawn) != a.conflict and f"{a.cycles} cycle" in drawn
     (made,) = rows.owned
     assert {*made.owner.flat} <= {-1, *range(rows.threads)} and made.points(0) > 0
-    assert bank_map_picture.figure(rows).text().count("data-step=") == len(rows.asks)
+    steps = len(rows.asks) + len(rows.owned)
+    for size in (*SIZES, (280, 240), (1900, 1000)):
+        for at in range(-1, steps):
+            drawn = bank_map_picture.figure(rows, size, at)
+            assert drawn.text().count("data-step=") == steps and problems(drawn) == []
+    first, *others = map(sentence_text, bank_map_picture.see(rows))
+    waits = [a for a in rows.asks if a.conflict]
+    assert first.startswith(f"{len(rows.asks)} access") and (
+        f", {len(waits)} wait" in first
+    ) == any(waits)
+    own = count_text(made.points(0), "element")
+    assert others[-1] == f"Thread 0 makes {own} of {made.owner.size:,}."
     own = bank_map.data(seen(session, "conv"))
     assert not own.asks and "choose a GPU" in bank_map_picture.caption(own)
 

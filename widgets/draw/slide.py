@@ -201,6 +201,39 @@ def choice(body: str, number: int, said: str, *, on: bool, of: str = "", value: 
     return handle_group(body, attributes)
 
 
+def only(body: str, *, shown: bool) -> str:
+    """Return marks of a step that show while the page is at it, or where they are `shown` first."""
+    hidden = "" if shown else ' visibility="hidden"'
+    return f'<g class="only"{hidden}>{body}</g>'
+
+
+def scrubbed(noun: str, first: int) -> str:
+    """Return the mark of a drawing whose steps a page goes through, each shown alone."""
+    return f'<g data-scrub="{noun}" data-first="{first}"></g>'
+
+
+def list_row(
+    x: float,
+    y: float,
+    size: tuple[float, float],
+    name: str,
+    end: str = "",
+    *,
+    on: bool = False,
+    style: str = "",
+    title: str = "",
+) -> str:
+    """Return a row of a list of steps: its name, and what stands at its end."""
+    w, h = size
+    fill = "var(--soft)" if on else "var(--pane)"
+    body = rect(x, y, w, h - 2, fill, 'class="ground"', title=title or name)
+    room = w - wide(end) * BOLD - 24
+    bold = "w" in style.split()
+    middle = y + h / 2 + 3.5
+    body += label(x + 8, middle, cut_to(name, room, bold=bold), style, title=title or name)
+    return body + (label(x + w - 8, middle, end, style, anchor="end") if end else "")
+
+
 def handle_group(body: str, attributes: Collection[tuple[str, str]]) -> str:
     """Return marks as one group with attributes."""
     told = " ".join(f'{name}="{escape(value, quote=True)}"' for name, value in attributes)

@@ -4,6 +4,7 @@ to the program that is printed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from textwrap import wrap
@@ -24,15 +25,23 @@ from explorer.roller.blocks.thread_block import (
 from explorer.stepping.rule import Rule, rule_of
 from explorer.tile.gpu.rewrites import REWRITES as BLOCKS
 from explorer.tile.rewrites import REWRITES, steps
-from widgets.draw.svg import Svg, label, rect, stepped, text_width
-from widgets.draw.table import Table
-from widgets.model.picture import Picture
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import BOLD, LINE, NARROW, PX, cut_to, list_row, only, scrubbed
+from widgets.draw.svg import Svg, label, rect, stepped, text_width, wrapped
+from widgets.draw.table import Table, count_text
+from widgets.model.on_show import OnShow
+from widgets.model.picture import Drawn, Picture, nothing
+from widgets.roller import view
 from widgets.roller.rolled import Rolled
-from widgets.roller.view import TILES, of_tile
+from widgets.roller.view import TILES
 
-WIDTH, LINE, HEAD = 780.0, 16.0, 24.0
-MOST = 40  # lines of a step that are drawn
-ROOM = 44.0  # left of a line
+LISTED, GUTTER = 260.0, 24.0  # pixels of the list at most, and between it and the lines
+PITCH, LEAST = 30.0, 20.0  # from one rewrite of the list to the next
+CODE, INDENT = 18.0, 22.0  # a line of the program, and what is left of it
+ROOMY = 330.0  # pixels of height from which a rewrite says what it does
+AROUND = (1000, 12, 6, 3, 2, 1)  # lines before and behind a change: the most that have room
+SAID = 4  # lines of what a rewrite says of itself
+Lines = tuple[tuple[str, str], ...]
 FURTHER = " " * 8  # what stands before the rest of a long line
 
 
@@ -112,9 +121,8 @@ def table(rows: RewriteRows) -> Table:
         for mark, line in lines
         if n == 0 or mark != " "
     )
-    return Table(
-        ("step", "", "line", "written at"), found, tuple(rows.ops for _ in found), caption(rows)
-    )
+    columns = ("step", "", "line", "written at")
+    return Table(columns, found, tuple(rows.ops for _ in found), caption(rows), see(rows))
 
 
 def caption(rows: RewriteRows) -> str:
@@ -126,40 +134,137 @@ def caption(rows: RewriteRows) -> str:
     return f"{told}; {rows.predicted}" if rows.predicted else told
 
 
-def figure(rows: RewriteRows) -> Svg:
-    """The plain program, then the lines that each rewrite took away and made; a rewrite that
-    changed nothing is one line.
-    """
-    marks: list[str] = []
-    y = 8.0
-    if rows.predicted and rows.steps:
-        marks.append(label(12, y + 15, rows.predicted, "q"))
-        y += HEAD
-    for number, (name, lines) in enumerate(rows.steps):
-        plain = number == 0
-        shown = [x for x in lines if plain or x[0] != " "]
-        said = name if plain else f"{name}: {'nothing to do' if not shown else _counts(shown)}"
-        part = [label(12, y + 15, said, "i w" if plain or shown else "q")]
-        if (rule := rule_of_step(name)) is not None:
-            beside = 24 + 1.1 * text_width(said)  # the name is bold
-            part.append(label(beside, y + 15, rule.place, "q", title=rule.says))
-        y += HEAD
-        for mark, line in shown[:MOST]:
-            for n, piece in enumerate(_pieces(line)):
-                if mark != " ":
-                    colour = "var(--add)" if mark == "+" else "var(--del)"
-                    part.append(rect(0, y, WIDTH, LINE, colour))
-                if n == 0:
-                    part.append(label(28, y + 12, mark.strip(), "i"))
-                part.append(label(ROOM, y + 12, piece, "mono i"))
-                y += LINE
-        if len(shown) > MOST:
-            part.append(label(ROOM, y + 12, f"… {len(shown) - MOST} more lines", "q"))
-            y += LINE
-        marks.append(stepped("".join(part), number, said))
+def see(rows: RewriteRows) -> tuple[Sentence, ...]:
+    """The sentences: how many rewrites changed the program and which most, and how long it is."""
     if not rows.steps:
-        return Svg(WIDTH, 40, label(12, 24, rows.said, "i"), caption(rows))
-    return Svg(WIDTH, y + 8, "".join(marks), caption(rows))
+        return ()
+    sizes = [sum(mark != " " for mark, _ in lines) for _, lines in rows.steps]
+    did = [n for n in range(1, len(sizes)) if sizes[n]]
+    told: list[Sentence] = []
+    if did:
+        most = max(did, key=sizes.__getitem__)
+        verb = "changes" if len(did) == 1 else "change"
+        told.append(
+            (
+                Mark(f"{len(did)} of {count_text(len(sizes) - 1, 'rewrite')}", "did"),
+                f" {verb} this kernel's program; ",
+                Mark(rows.steps[most][0], f"rewrite{most}"),
+                f" changes most: {_counts(rows.steps[most][1])}.",
+            )
+        )
+    else:
+        told.append((f"None of {count_text(len(sizes) - 1, 'rewrite')} changes this program.",))
+    last = len(sizes) - 1
+    lengths = [sum(mark != "-" for mark, _ in rows.steps[n][1]) for n in (0, last)]
+    first = Mark(count_text(lengths[0], "line"), "rewrite0")
+    told.append((first, " become ", Mark(f"{lengths[1]:,}", f"rewrite{last}"), "."))
+    if rows.predicted:
+        told.append((f"{rows.predicted[0].upper()}{rows.predicted[1:]}.",))
+    return tuple(told)
+
+
+def figure(rows: RewriteRows, size: tuple[int, int], at: int = -1) -> Svg:
+    """The rewrites as a list, and of the one that is gone to the lines that it took away and made;
+    where there is little room, these alone. `at` is shown first, else the last that changed any.
+    """
+    width, height = size
+    if not rows.steps:
+        words = wrapped(rows.said, width, PX)
+        marks = [label(0, 16 + LINE * n, text, "i") for n, text in enumerate(words)]
+        return Svg(width, height, "".join(marks), caption(rows), px=PX)
+    listed = width >= NARROW and len(rows.steps) * LEAST <= height
+    x = (min(LISTED, width * 0.34) + GUTTER) if listed else 0.0
+    changes = [n for n, (_, lines) in enumerate(rows.steps) if n and changed(lines)]
+    first = at if at >= 0 else changes[-1] if changes else 0
+    marks = [scrubbed("rewrite", first)]
+    for number, (name, lines) in enumerate(rows.steps):
+        body = only("".join(_program(rows, number, (x, width - x, height))), shown=number == first)
+        if listed:
+            body = _listed(rows, number, x - GUTTER, height, on=number == first) + body
+        did = " did" if number and changed(lines) else ""
+        said = f"{name}: {_said(number, lines)}"
+        marks.append(stepped(lit_by(body, f"rewrite{number}{did}"), number, said, name))
+    return Svg(width, height, "".join(marks), caption(rows), px=PX)
+
+
+def _said(number: int, lines: Lines) -> str:
+    if number == 0:
+        return f"the plain program, {count_text(len(lines), 'line')}"
+    return _counts(lines) if changed(lines) else "nothing to do"
+
+
+def _listed(rows: RewriteRows, number: int, wide: float, height: float, *, on: bool) -> str:
+    """A row of the list: the rewrite, and how many lines it made and took away."""
+    name, lines = rows.steps[number]
+    pitch = min(PITCH, height / len(rows.steps))
+    new, gone = _changes(lines)
+    many = f"{len(lines)}" if number == 0 else f"+{new} −{gone}" if new + gone else ""
+    style = "i w" if many else ""
+    return list_row(0, pitch * number, (wide, pitch), name, many, on=on, style=style)
+
+
+def _program(rows: RewriteRows, number: int, place: tuple[float, float, float]) -> Iterator[str]:
+    """What a rewrite is called, where it is written and what it says, then its lines."""
+    x, wide, height = place
+    name, lines = rows.steps[number]
+    rule = rule_of_step(name)
+    y = 16.0
+    head = f"{name}: {_said(number, lines)}"
+    yield label(x, y, cut_to(head, wide, bold=True), "i w", title=head)
+    if rule is not None and height >= ROOMY:
+        room = wide - text_width(head, PX) * BOLD - 24
+        if text_width(rule.place, PX) <= room:
+            yield label(x + wide, y, rule.place, anchor="end")
+        else:
+            y += LINE
+            yield label(x, y, cut_to(rule.place, wide), title=rule.place)
+        says = wrapped(rule.short, wide - 16, PX) if rule.short else []
+        for n, words in enumerate(says[:SAID]):
+            y += LINE
+            more = " …" if n == SAID - 1 < len(says) - 1 else ""
+            yield label(x, y, cut_to(words, wide - 16) + more, title=rule.says)
+    y += 10
+    room = int((height - y) / CODE)
+    around = (len(lines),) if number == 0 else AROUND
+    ways = (_broken(_shown(lines, context), wide) for context in around)
+    pieces: list[tuple[str, bool, str]] = []
+    for pieces in ways:
+        if len(pieces) <= room:
+            break
+    for mark, begins, piece in pieces if len(pieces) <= room else pieces[: room - 1]:
+        if mark in "+-":
+            yield rect(x, y, wide, CODE, "var(--add)" if mark == "+" else "var(--del)")
+            if begins:
+                yield label(x + 6, y + 13, "−" if mark == "-" else mark, "i w")
+        yield label(x + INDENT, y + 13, piece, "mono q" if mark == "…" else "mono i")
+        y += CODE
+    if len(pieces) > room:
+        rest = max(1, sum(begins for _, begins, _ in pieces[max(0, room - 1) :]))
+        yield label(x + INDENT, y + 13, f"and {count_text(rest, 'more line')}", "")
+
+
+def _broken(lines: Iterable[tuple[str, str]], wide: float) -> list[tuple[str, bool, str]]:
+    """Lines in pieces that fit: of each its mark, whether it begins the line, and its text."""
+    return [(mark, n == 0, p) for mark, line in lines for n, p in enumerate(_pieces(line, wide))]
+
+
+def _shown(lines: Lines, context: int) -> Iterator[tuple[str, str]]:
+    """The lines of a rewrite with so many of those around; what is left out is counted."""
+    changes = [i for i, (mark, _) in enumerate(lines) if mark != " "]
+    if not changes and context < len(lines):
+        return
+    near = {j for i in changes for j in range(i - context, i + context + 1)} or {*range(len(lines))}
+    skipped = 0
+    for i, row in enumerate(lines):
+        if i in near:
+            if skipped:
+                yield "…", f"… {count_text(skipped, 'line')} as before"
+            skipped = 0
+            yield row
+        else:
+            skipped += 1
+    if skipped and near:
+        yield "…", f"… {count_text(skipped, 'line')} as before"
 
 
 def rule_of_step(name: str) -> Rule | None:
@@ -168,17 +273,30 @@ def rule_of_step(name: str) -> Rule | None:
     return rule_of(known[name]) if name in known else None
 
 
-def _counts(shown: list[tuple[str, str]]) -> str:
-    new = sum(mark == "+" for mark, _ in shown)
-    return f"{new} lines new, {len(shown) - new} gone"
+def _changes(lines: Lines) -> tuple[int, int]:
+    return sum(mark == "+" for mark, _ in lines), sum(mark == "-" for mark, _ in lines)
 
 
-def _pieces(line: str) -> list[str]:
+def _counts(lines: Lines) -> str:
+    new, gone = _changes(lines)
+    return f"{count_text(new, 'line')} new, {gone} gone"
+
+
+def _pieces(line: str, wide: float) -> list[str]:
     """A long line as a few that fit, broken at spaces; those behind the first stand further in."""
     indent = line[: len(line) - len(line.lstrip())]
-    columns = int((WIDTH - ROOM - 8) / (text_width("m" * 100, mono=True) / 100))
-    found = wrap(line, columns, subsequent_indent=indent + FURTHER, drop_whitespace=False)
+    columns = max(16, int((wide - INDENT - 8) / (text_width("m" * 100, PX, mono=True) / 100)))
+    further = (indent + FURTHER)[: columns // 2]
+    found = wrap(line, columns, subsequent_indent=further, drop_whitespace=False)
     return [piece.replace(" ", "\u00a0") for piece in found]
+
+
+def _draw(s: OnShow, op: str) -> Drawn:
+    found = view.rolled(s, op)
+    if found is None:
+        return nothing("Roller has tiled nothing.")
+    rows = data(found)
+    return rows, figure(rows, s.view.size), table(rows)
 
 
 PICTURE = Picture(
@@ -189,5 +307,5 @@ PICTURE = Picture(
     stage=Stage.ROLLED,
     family=TILES,
     about="kernel",
-    draw=of_tile(data, figure, table),
+    draw=_draw,
 )
