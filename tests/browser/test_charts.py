@@ -224,8 +224,7 @@ def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session
     tab = Tab(browser)
     tab.page.goto(path.as_uri())
     tab.page.wait_for_selector("#house .house")
-    charted = (*CHARTS, "memory_time")
-    for room in charted:
+    for room in CHARTS:
         where = f".rooms [data-room={room}]"
         tab.page.locator(where).scroll_into_view_if_needed()
         tab.page.wait_for_selector(f"{where} .xtitle")
@@ -233,7 +232,7 @@ def test_a_saved_page_draws_its_charts(browser: Browser, tmp_path: Path, session
         "driver => [...document.querySelectorAll('.rooms .chart')]"
         ".map(c => c.closest('[data-room]').dataset.room)"
     )
-    assert sorted(rooms) == sorted(charted)
+    assert sorted(rooms) == sorted(CHARTS)
     assert not tab.faults and not tab.outside
     tab.close()
 
@@ -292,7 +291,7 @@ def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
     with house_of(browser, session, width=1440, scheme=scheme) as page:
         page.evaluate("driver.stage('DIFFERENTIATED')")
         page.evaluate("driver.go('backward')")
-        page.wait_for_selector(".picture svg >> text=kept in between")
+        page.wait_for_selector(".see >> text=kept in between")
         page.evaluate("driver.go('memory_time')")
         page.wait_for_selector(".picture .chart .js-plotly-plot .xtitle")
         found = page.locator(".picture .xtitle").text_content()

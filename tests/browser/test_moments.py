@@ -54,7 +54,8 @@ def test_the_picture_of_a_chapter_comes(
             f"() => [...document.querySelectorAll('{LAST}')].at(-1)"  # behind what it printed
             ".getBoundingClientRect().height > 100"
         )
-        assert not tab.page.locator(".jp-RenderedText[data-mime-type*=stderr]").count()
+        stderr = tab.page.locator(".jp-RenderedText[data-mime-type*=stderr]")
+        assert stderr.all_inner_texts() == []
         assert not tab.faults and not tab.outside
     finally:
         tab.close()
