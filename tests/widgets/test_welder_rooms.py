@@ -240,7 +240,7 @@ def test_a_point_plans_the_group_again_at_its_tile(golden: Session) -> None:
 
 def test_every_point_stands_for_its_tile_and_says_what_it_is(golden: Session) -> None:
     rows = tile_curve.data(seen(golden))
-    for size in ALL_SIZES:
+    for size in (*ALL_SIZES, (650, 480), (252, 620)):
         figure = curve_picture.figure(rows, size)
         assert problems(figure) == []
         points = {

@@ -172,7 +172,10 @@ def _legend(y: float, x: float) -> Iterator[str]:
 def _bars(rows: CurveRows, x: float, y: float, right: float) -> Iterator[str]:
     """Bytes at each border of two levels: apart outlined, fused filled."""
     yield label(x, y, "Bytes between levels", "w i")
-    yield label(x, y + 20, "outlined: one kernel an operator; filled: fused")
+    said = "outlined: one kernel an operator; filled: fused"
+    yield label(
+        x, y + 20, said if wide(said) <= right - x else "outlined: apart; filled: fused", title=said
+    )
     shown = [*reversed(rows.moved)]
     most = max((n or 0 for m in shown for n in (m.before, m.after)), default=1) or 1
     y += 48
