@@ -78,6 +78,8 @@
       }
       return null;
     },
+    /** The graph that `beside` opened does not stay over the room. */
+    uncover() { if (house().clientWidth < 1120) driver().open('graph', false); },
     /** The room is about the selection: it says something else than before, or lights its marks. */
     follows: before => seen.said() !== before || Boolean(picture().querySelector('[data-op].lit')),
     brick() {

@@ -262,6 +262,7 @@ def selected_by_pointer(opened: Opened, room: Picture, at: str) -> str:
             opened.still(at)
         if clicked:
             linked(opened, f"{at}: {kind}")
+            opened.ask("seen.uncover()")
             return kind
     assert not found, f"{at}: nothing can be selected"
     return ""
