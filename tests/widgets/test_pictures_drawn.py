@@ -22,7 +22,7 @@ from widgets.session.session import Session
 
 OF_TILES = ("roller", "memory_lines", "staircase", "tile_program", "banks")
 PANES = ((918, 350), (660, 300), (380, 300))  # beside drawers, over code
-PICTURES = (*OF_TILES, "grinder", "crossing", "iterations", "memory", "relax", "levels")
+PICTURES = (*OF_TILES, "grinder", "crossing", "iterations", "memory", "relax", "levels", "dataflow")
 tensor = explorer.tensor
 
 
