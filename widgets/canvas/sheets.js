@@ -34,6 +34,7 @@ export function findSheet(house, items) {
   function keys(event) {
     if (event.key === "Escape") close();
     else if (event.key === "Enter") take(at);
+    else if (event.key === "Tab") input.focus(); // what is under the sheet gets no focus
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") { at += event.key === "ArrowDown" ? 1 : -1; show(); } else return;
     event.preventDefault(); event.stopPropagation();
   }
@@ -47,7 +48,7 @@ export function linkSheet(house, url) {
   const close = () => { over.remove(); house.focus({ preventScroll: true }); };
   const input = h("input", { "aria-label": "Link to this state", readonly: true, value: url });
   const box = h("div", { class: "find", role: "dialog", "aria-label": "Link" }, input, h("p", {}, "Copy this link; pasted over an explorer of the model, it brings this state back."));
-  const over = h("div", { class: "ov", onpointerdown: event => { if (event.target === over) close(); }, onkeydown: event => { if (event.key === "Escape") { event.preventDefault(); event.stopPropagation(); close(); } } }, box);
+  const over = h("div", { class: "ov", onpointerdown: event => { if (event.target === over) close(); }, onkeydown: event => { if (event.key !== "Escape" && event.key !== "Tab") return; event.preventDefault(); event.stopPropagation(); if (event.key === "Escape") close(); } }, box);
   house.append(over);
   input.select();
 }
