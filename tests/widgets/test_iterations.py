@@ -78,8 +78,9 @@ def test_a_loop_inside_of_another_one_is_chosen_by_its_name() -> None:
         session.answer("picture", {"room": "iterations", "loop": "other"})
 
 
-def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to() -> None:
-    count, slow = 1000, 617
+@pytest.mark.parametrize("slow", [617, 0])
+def test_of_many_trips_the_first_the_slowest_and_the_last_can_be_gone_to(slow: int) -> None:
+    count = 1000
     times = np.where(np.arange(count) == slow, 9.0, 1.0)
     ends = np.cumsum(times).tolist()
     begins = [0.0, *ends[:-1]]
