@@ -68,6 +68,28 @@ def test_the_picture_has_most_of_the_explorer(page: Page, width: int) -> None:
     assert page.evaluate(SCROLLS) == [] and page.evaluate(CLIPPED) == []
 
 
+@pytest.mark.parametrize("width", [960, 1250])
+@pytest.mark.parametrize("name", ["policies", "welder", "roller", "sizes"])
+def test_controls_that_have_no_room_in_the_title_stand_under_what_if(
+    page: Page, width: int, name: str
+) -> None:
+    page.set_viewport_size({"width": width + 16, "height": 920})
+    page.evaluate(f"driver.go('{name}')")
+    settle(page)
+    page.wait_for_timeout(200)
+    assert page.evaluate(SHARE) >= 0.6
+    title = page.evaluate("[...document.querySelectorAll('.owns .rbar > *')].length")
+    page.locator(".owns [aria-expanded]").click()
+    more = page.evaluate("[...document.querySelectorAll('.pop .rbar > *')].length")
+    drawn = page.evaluate("document.querySelector('.picture').dataset.room")
+    if name == "policies":
+        assert title + more == 6 and more >= 1
+        page.locator(".pop select[aria-label='chunks per core']").select_option("4")
+        settle(page)
+        assert page.locator("select[aria-label='chunks per core']").input_value() == "4"
+    assert drawn == name
+
+
 @pytest.mark.parametrize("width", [400, *map(exhaustive, (520, 700, 880, 1100, 1500, 1900))])
 def test_each_of_the_four_pictures_is_one_click_away(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width + 16, "height": 920})

@@ -83,13 +83,13 @@ export function mount(el, host) {
   const source = kernelPane(code), columns = kernelColumns(code);
   const bar = h("header", { class: "bar" }), gone = h("div", { class: "gone", role: "status", hidden: true }), rail = roving(h("nav", { class: "rail", "aria-label": "Stages" }), true);
   const line = h("div", { class: "trail", "aria-label": "Where the selected operator went" }), live = h("span", { class: "said", "aria-live": "polite" });
-  const heads = { g: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: source.head }, head = h("div", { class: "head" }), controls = h("div", { class: "rbar" });
+  const heads = { g: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: source.head }, head = h("div", { class: "head" }), controls = h("div", { class: "rbar" }), rest = h("div", { class: "rbar" });
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true }), waiting = h("div", { class: "stt", hidden: true });
   const see = sentences(keys => { if (picture.hidden) wall.light(keys); else for (const svg of picture.querySelectorAll("svg.pic,.js-plotly-plot")) lightMarks(svg, keys); });
   const player = playerView({ say, see });
   wall.box.append(picture, waiting);
   const blocks = flowBlocks(picture, linked, say, loop => rooms.unfold(loop));
-  const rooms = roomsView({ host, code: columns, pictures: known, bar: controls, player, see, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), drawn: () => drawn(), progress: found => progress(found), current: () => { const mine = onShow(); return mine.live === "wall" && !state.table ? "" : mine.name; }, toStep, enter: go, turn: (knob, index, label) => turn(knob, index, label) }, picture);
+  const rooms = roomsView({ host, code: columns, pictures: known, bar: controls, rest, player, see, say, op: () => state.op, names: () => operators().map(o => o[0]), pick: ops => ctx.pick(ops), take: (kind, args) => command(kind, args), step: () => stepOn(), drawn: () => drawn(), progress: found => progress(found), current: () => { const mine = onShow(); return mine.live === "wall" && !state.table ? "" : mine.name; }, toStep, enter: go, turn: (knob, index, label) => turn(knob, index, label) }, picture);
   const list = pictureList(go), over = errorOver(), failure = () => host.get("verdict")?.failed;
   const pane = (key, label, ...content) => h("section", { class: `pane p${key}`, "aria-label": label, tabindex: "0", "data-pane": key }, heads[key], ...content);
   const drawer = (side, key, label, letter, content) => h("aside", { class: `drw ${side}`, "data-drawer": key },
@@ -228,9 +228,17 @@ export function mount(el, host) {
     put(head, heading(mine), tag ? h("span", { class: `tag${tag === "predicted" ? " p" : ""}` }, tag) : null,
       h("span", { class: "owns" }, mine.live === "wall" || state.table && !mine.family ? null : controls, walls, knobs.own, over_,
         h("button", { class: "btn", type: "button", "aria-expanded": String(!whatIf.hidden), title: "All other knobs (W)", onclick: asking }, ["What if", ...knobs.changed()].join(" · "))));
+    fit();
     if (at?.closest("[data-knob]")?.isConnected) at.focus({ preventScroll: true }); else if (at && !at.isConnected) ([...head.querySelectorAll("button,select")].find(node => (node.getAttribute("aria-label") ?? node.textContent) === held) ?? house).focus({ preventScroll: true }); // drawn anew: who was there stays
     main.setAttribute("aria-label", mine.title);
     for (const button of bar.querySelectorAll(".thumb")) button.setAttribute("aria-pressed", String(button.dataset.picture === mine.name));
+  }
+  /** Controls of the picture that would take a second line stand under What if. */
+  function fit() {
+    controls.append(...rest.childNodes);
+    while (controls.isConnected && head.offsetHeight > 46 && controls.childElementCount > 1) rest.prepend(controls.lastElementChild);
+    const button = head.querySelector("[aria-expanded]:not(.dn)");
+    if (button) button.dataset.more = rest.childElementCount ? ` +${rest.childElementCount}` : "";
   }
   const offerSaving = mine => put(saves, rooms.saving(mine.name, state.table, mine.live === "wall" && !state.table ? wall : null));
   const choice = (label, options, now, pick) => h("label", { class: "knob choice" }, h("span", { class: "l" }, label), h("select", { "aria-label": label, title: options.find(([value]) => value === now)?.[1] ?? null, onchange: e => pick(options[e.target.selectedIndex][0]) }, options.map(([value, text]) => h("option", { selected: value === now }, text))));
@@ -405,7 +413,7 @@ export function mount(el, host) {
     const inside = whatIf.contains(root.getRootNode().activeElement);
     whatIf.hidden = !whatIf.hidden;
     if (whatIf.hidden && inside) house.focus({ preventScroll: true }); // what had the focus is gone
-    put(whatIf, h("div", { class: "ph" }, h("h2", {}, "What if"), h("button", { class: "btn ic", type: "button", "aria-label": "Close", onclick: asking }, icon("cross", 14))), knobs.rest,
+    put(whatIf, h("div", { class: "ph" }, h("h2", {}, "What if"), h("button", { class: "btn ic", type: "button", "aria-label": "Close", onclick: asking }, icon("cross", 14))), controls.isConnected ? rest : null, knobs.rest,
       h("div", { class: "ways" }, asks.map(p => h("button", { class: "btn", type: "button", title: p.words, onclick: () => go(p.name) }, p.name === "options" ? "All options" : p.name === "hardware" ? "Other hardware" : p.title))),
       h("p", { class: "q" }, "A changed knob is predicted at once; the measurement follows."));
     head.querySelector("[aria-expanded]")?.setAttribute("aria-expanded", String(!whatIf.hidden));
@@ -605,7 +613,7 @@ export function mount(el, host) {
     own.theme = ""; storeLayout(own); root.classList.remove("dark", "light");
     for (const ms of [0, 100, 400, 1200]) setTimeout(() => { if (house.isConnected) repaint(); }, ms);
   }
-  const sized = new ResizeObserver(() => { drawers(); });
+  const sized = new ResizeObserver(() => { drawers(); fit(); });
   sized.observe(house);
   cleanups = [() => rooms.stop(), watchTheme(follow), () => sized.disconnect(), () => player.stop(), () => graph.close(), () => wall.close(), () => rooms.close(), () => host.close()];
 

@@ -10,7 +10,7 @@ import { switchesView } from "./switches.js";
 import { settingsView } from "./settings.js";
 import { bytes, csv, kept, painted, saving, standalone } from "./keep.js";
 
-/** Pictures shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), `bar` for their controls, `player` and `see` for their steps and sentences where the page has places for them, code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
+/** Pictures shown in `picture`. `ctx`: host, pictures (as widgets/model/picture.py tells them), `bar` for their controls and `rest` for those that have no room there, `player` and `see` for their steps and sentences where the page has places for them, code (the columns of a kernel's lines, where the page has them), op(), names() of the operators, say(text), take(kind, args), pick(ops). */
 export function roomsView(ctx, picture) {
   const views = {}, known = Object.fromEntries(ctx.pictures.map(p => [p.name, p])), all = known, drawn = h("div", { class: "drawn" }), bar = ctx.bar ?? h("div", { class: "rbar" });
   let asked = 0, steps = null, shown = null, scale = 1, played = null, drawnAt = [0, 0], finished = 0;
@@ -177,6 +177,7 @@ export function roomsView(ctx, picture) {
     if (done && focus) picture.querySelector(`[data-rank="${patch.rank}"][tabindex]`)?.focus({ preventScroll: true });
   }
   function controls(found, op) {
+    if (ctx.rest) put(ctx.rest); // of the picture before
     if (!found?.devices) { put(bar); return; }
     const { devices, device, tiles, rank, first = 0, note, more = [], action = [], actions = [] } = found, has = ctx.host.has ?? (() => true), live = ctx.host.alive;
     const move = (name, value) => name === "step" && ctx.toStep ? ctx.toStep(value) : choose({ more: { ...viewOf(shown.room).more, [name]: value } });
@@ -189,6 +190,7 @@ export function roomsView(ctx, picture) {
       [action, ...actions].filter(a => a.length && live).map(a => h("button", { class: "btn", type: "button", "data-action": a[0], title: a[3] ?? null, onclick: () => act(a) }, running?.name === a[0] ? running.said : a[1])),
       note ? h("span", { class: "note" }, note) : null);
   }
+  const pressed = name => [bar, ctx.rest].map(place => place?.querySelector(`[data-action="${name}"]`)).find(Boolean);
   /** What a button does takes a while: it says how far it is, and a second click ends it. The picture may be drawn anew meanwhile. */
   async function act([name, title, args = {}]) {
     if (running) { if (running.job) ctx.host.ask("cancel", { job: running.job }).catch(() => {}); return; }
@@ -201,13 +203,13 @@ export function roomsView(ctx, picture) {
         if (now.error) throw now.error;
         if (now.over) break;
         running.said = now.of > 1 ? `Cancel: ${now.n} of ${now.of}` : now.what ? `Cancel ${now.what}` : "Cancel";
-        const button = bar.querySelector(`[data-action="${name}"]`);
+        const button = pressed(name);
         if (button) button.textContent = running.said;
         await new Promise(done => setTimeout(done, 120));
       }
       await ctx.take(name, args);
     } catch (error) { ctx.say(error.sentence ?? String(error)); } finally { running = null; }
-    const button = bar.querySelector(`[data-action="${name}"]`);
+    const button = pressed(name);
     if (button) button.textContent = title;
     await again();
     if (chart.box.isConnected && picture.querySelector(".settings")) chart.box.scrollIntoView({ block: "nearest" }); // it stands above all settings
