@@ -295,7 +295,7 @@ def test_a_training_step_has_rooms_of_its_own_and_code_begins_with_the_wall(
         page.evaluate("driver.go('memory_time')")
         page.wait_for_selector(".picture .chart .js-plotly-plot .xtitle")
         found = page.locator(".picture .xtitle").text_content()
-        assert found == "intermediates at once, predicted (MiB)"
+        assert found == "intermediates at once, predicted (KiB)"
         assert page.locator(".picture .scatterlayer .trace").count() == 2
         page.evaluate("driver.stage('EMITTED')")
         page.evaluate("driver.go('cache')")

@@ -171,6 +171,18 @@ def test_a_chart_is_as_high_as_its_room_after_any_other(page: Page) -> None:
     )
 
 
+@pytest.mark.parametrize("width", [960, 1920])
+def test_a_chart_leaves_room_for_the_drawing_below_it(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width + 16, "height": 916})
+    for room in ("waves", "peaks"):
+        charted(page, room)
+        page.wait_for_timeout(400)
+        assert page.evaluate(SCROLLS) == [], room
+        px = page.evaluate("""(() => { const svg = document.querySelector('.drawn svg.pic');
+            return 11 * svg.clientWidth / svg.viewBox.baseVal.width; })()""")
+        assert px >= 12.9, room
+
+
 def test_sentences_stand_by_a_picture_that_was_waited_for(page: Page) -> None:
     page.evaluate("""() => {
         globalThis.atOnce = askSession;

@@ -187,7 +187,7 @@ SEEN: dict[str, tuple[Any, Any, list[str]]] = {  # by name: module with `see`, r
         "1 of 2 figures change the predicted time.",
     ]),
     "errors": (errors_picture, CALLS, [
-        "The run was predicted 3% too short; half of the 3 calls are within 2.00 times.",
+        "The run was predicted 3% too short; half of the 3 calls are off by 2.00× or less.",
         "matmul_0 weighs most: it took 100 µs more than predicted.",
         "Farthest off is matmul_1: a task takes 9 times its prediction.",
     ]),
@@ -237,7 +237,7 @@ def test_a_chart_s_sentences_are_its_rows(name: str) -> None:
         ("hardware", replace(VARIED, rows=(Varied("units", 0.5, 1.0, None, 180.0),)),
          "units matters most: a run takes 100 µs, half of it 180 µs."),
         ("errors", replace(CALLS, calls=CALLS.calls[1:2], error=0.0),
-         "The run was predicted to the percent; its 1 call is within 9.00 times."),
+         "The run was predicted to the percent; its 1 call is off by 9.00× or less."),
         ("memory_time", FRONT[:1],
          "The plan here holds 4 KiB at once and takes 10.0 µs, predicted."),
     ],

@@ -118,14 +118,14 @@ def test_memory_and_time_are_what_was_weighed_and_the_slider_goes_through() -> N
     for c in (plain, small):
         figure = memory_time(c)
         line, *points = figure.data
-        assert "(MiB)" in figure.layout.xaxis.title.text
-        assert "(ms)" in figure.layout.yaxis.title.text
-        assert {b.value.us / 1e3 for b in row.candidates} == set(line.y)
+        assert "(KiB)" in figure.layout.xaxis.title.text
+        assert "(µs)" in figure.layout.yaxis.title.text
+        assert {b.value.us for b in row.candidates} == set(line.y)
         assert list(line.x) == sorted(line.x, reverse=True)
-        assert {b.value.peak_bytes / 2**20 for b in row.candidates} == set(line.x)
+        assert {b.value.peak_bytes / 2**10 for b in row.candidates} == set(line.x)
         (shown,) = [p for p in points if p.visible]
         assert shown.name == "taken here"
-        wanted = max(line.x) if c is plain else row.chosen.peak_bytes / 2**20
+        wanted = max(line.x) if c is plain else row.chosen.peak_bytes / 2**10
         assert shown.x[0] == wanted
         (slider,) = figure.layout.sliders
         assert len(slider.steps) == len(points) == len(line.x) > 2

@@ -231,8 +231,9 @@ export function roomsView(ctx, picture) {
     picture.classList.toggle("zoomed", scale > 1);
     const wide = picture.clientWidth, inside = getComputedStyle(picture).position === "absolute"; // a picture alone is as high as what is in it
     if (chart.box.isConnected) {
-      const rest = [...picture.children].reduce((sum, node) => sum + (node === chart.box ? 0 : node.offsetHeight), 0), alone = !picture.querySelector(".drawn");
-      chart.resize(Math.floor(wide * scale), Math.floor((inside ? alone ? picture.clientHeight - rest : clamp(picture.clientHeight * 0.75, 240, 420) : 400) * scale));
+      const below = picture.contains(drawn) ? drawn.querySelector("svg.pic") : null, rest = [...picture.children].reduce((sum, node) => sum + (node === chart.box || node === drawn && below ? 0 : node.offsetHeight), 0);
+      const needed = below ? drawn.offsetHeight - below.clientHeight + below.viewBox.baseVal.height * Math.min(13 / 11, wide / below.viewBox.baseVal.width) : 0; // of a drawing below it, whose type is as large as the page's
+      chart.resize(Math.floor(wide * scale), Math.floor((inside ? Math.max(240, picture.clientHeight - rest - needed) : 400) * scale));
     }
     picture.querySelectorAll(".drawn svg.pic").forEach(svg => {
       const { width, height } = svg.viewBox.baseVal, rest = picture.scrollHeight - svg.clientHeight, made = svg.classList.contains("sized") && inside;

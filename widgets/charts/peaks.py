@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from widgets.draw.plots import colours, styled
+from widgets.draw.plots import byte_unit, colours, styled
 from widgets.draw.table import size_text
 from widgets.memory.memory_policies import PolicyRow, PolicyRows
-
-UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 
 
 def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
     """A bar a policy, and a line at what lives at once, which no plan can go below."""
     c, figure, rows = colours(theme), go.Figure(), found.policies
     keys = [f"policy:{n}{' used' * p.used}" for n, p in enumerate(rows)]
-    unit, size = unit_of(max((p.bytes or 0 for p in rows), default=0))
+    unit, size = byte_unit(max((p.bytes or 0 for p in rows), default=0))
     figure.add_bar(
         x=[(p.bytes or 0) / size for p in rows],
         y=[p.name for p in rows],
@@ -56,11 +54,6 @@ def chart(found: PolicyRows, title: str, theme: str) -> go.Figure:
     figure.update_xaxes(title=f"intermediates ({unit})", range=[0, 1.3 * (most or 1)])
     figure.update_yaxes(title="policy", autorange="reversed")
     return styled(figure, theme, title, 180 + 40 * max(3, len(rows)), bargap=0.4, showlegend=True)
-
-
-def unit_of(count: int) -> tuple[str, int]:
-    """The unit in which a number of bytes is read, and how many bytes that is."""
-    return next((u for u in UNITS if count >= u[1]), UNITS[-1])
 
 
 def _end(p: PolicyRow) -> str:

@@ -144,6 +144,14 @@ def byte_ticks(values: Sequence[float]) -> list[float]:
 MOST_TICKS = 8
 
 
+UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+
+
+def byte_unit(count: int) -> tuple[str, int]:
+    """Return the unit in which a number of bytes is read, and how many bytes that is."""
+    return next((u for u in UNITS if count >= u[1]), UNITS[-1])
+
+
 def number_text(value: float) -> str:
     """Return a number as people write it, without an exponent."""
     if value >= 1 and abs(value - round(value)) < 1e-9 * value:

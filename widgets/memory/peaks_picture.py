@@ -14,7 +14,7 @@ from widgets.memory.memory_policies import PolicyRow, PolicyRows
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 
-LEFT, RIGHT = 150.0, 668.0
+LEFT, RIGHT = 130.0, 628.0
 
 
 def caption(rows: PolicyRows) -> str:
@@ -81,7 +81,7 @@ def figure(rows: PolicyRows, symbols: Sequence[str] = ()) -> Svg:
         label(12, y + 38, "Bounds lacking", "i"),
         label(LEFT, y + 38, fit(lacking, RIGHT - LEFT, mono=True), "mono", symbols=symbols),
     ]
-    return Svg(680, y + 52, "".join(marks), f"Policies of memory: {caption(rows)}")
+    return Svg(640, y + 52, "".join(marks), f"Policies of memory: {caption(rows)}")
 
 
 def _policy(p: PolicyRow, symbols: Sequence[str], marks: list[str], y: float) -> float:

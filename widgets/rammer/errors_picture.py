@@ -123,7 +123,7 @@ def see(rows: ErrorRows) -> tuple[Sentence, ...]:
     near = Mark(count_text(len(rows.calls), "call"), "near")
     whose, are = ("half of the ", "are") if len(rows.calls) > 1 else ("its ", "is")
     run = f"The run was {off_text(rows.error)}; {whose}"
-    found: list[Sentence] = [(run, near, f" {are} within {rows.half_within:.2f} times.")]
+    found: list[Sentence] = [(run, near, f" {are} off by {rows.half_within:.2f}× or less.")]
     heaviest, worst = max(rows.calls, key=lambda r: abs(r.missed_us)), rows.worst
     off = heaviest.missed_us
     more = "more" if off > 0 else "less"

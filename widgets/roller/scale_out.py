@@ -15,7 +15,7 @@ from widgets.model.picture import Picture
 from widgets.roller.rolled import Rolled
 from widgets.roller.view import TILES, of_tile
 
-LEFT, RIGHT, FIRST, WIDTH = 12.0, 768.0, 104.0, 780.0
+LEFT, RIGHT, FIRST, WIDTH = 12.0, 628.0, 64.0, 640.0
 HEAD, TAIL = 9, 2  # waves that are drawn where there are more
 ROW = 13.0
 MOST_UNITS = 160  # more are drawn as one bar
@@ -102,10 +102,12 @@ def figure(rows: WaveRows) -> Svg:
     """Below the chart the waves of the tile on show: units from left to right, waves from top to
     bottom.
     """
-    marks = [label(LEFT, 22, fit(caption(rows), RIGHT - LEFT - 40), "i w", title=caption(rows))]
     if not rows.waves:
+        marks = [label(LEFT, 22, "No tile fits.", "i w")]
         return Svg(WIDTH, 40, "".join(marks), f"Scale-out: {caption(rows)}")
     w = rows.waves[rows.rank]
+    beside = f", {w.beside} copies beside each other" if w.beside > 1 else ""
+    marks = [label(LEFT, 22, f"Waves of the current tile{beside}", "i w", title=caption(rows))]
     marks.append(label(LEFT, 54, "wave", "q"))
     marks.append(
         label(

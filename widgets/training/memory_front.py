@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import plotly.graph_objects as go
 
@@ -11,7 +12,7 @@ from explorer.autodiff.rematerialisation.facts import steps_of
 from explorer.autodiff.rematerialisation.policy import front
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
-from widgets.draw.plots import colours, styled
+from widgets.draw.plots import byte_unit, colours, styled
 from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import Table, count_text, size_text, time_text
 from widgets.model.compiled import Compiled
@@ -100,10 +101,10 @@ def chart(rows: tuple[Weighed, ...], title: str, theme: str) -> go.Figure:
     """The front as a curve: predicted bytes of intermediates against predicted time, the point that
     was taken filled.
     """
-    colour, figure = colours(theme), go.Figure()
+    colour, figure, ((size_unit, size), (time_unit, us)) = colours(theme), go.Figure(), units(rows)
     figure.add_scatter(
-        x=[p.peak_bytes / 2**20 for p in rows],
-        y=[p.us / 1e3 for p in rows],
+        x=[p.peak_bytes / size for p in rows],
+        y=[p.us / us for p in rows],
         name="no other has less of both",
         mode="lines+markers",
         line={"color": colour["line2"], "width": 1.5, "shape": "hv"},
@@ -112,18 +113,35 @@ def chart(rows: tuple[Weighed, ...], title: str, theme: str) -> go.Figure:
         meta={"k": [f"plan plan:{n}" for n in range(len(rows))]},
         hovertemplate="%{customdata}<extra></extra>",
     )
-    mark(figure, [p for p in rows if p.taken], "taken here", colour)
-    figure.update_xaxes(title="intermediates at once, predicted (MiB)", rangemode="tozero")
-    figure.update_yaxes(title="all kernels, predicted (ms)", rangemode="tozero")
+    mark(figure, [p for p in rows if p.taken], "taken here", colour, units(rows))
+    at_once = f"intermediates at once, predicted ({size_unit})"
+    figure.update_xaxes(title=at_once, rangemode="tozero")
+    figure.update_yaxes(title=f"all kernels, predicted ({time_unit})", rangemode="tozero")
     return styled(figure, theme, title, 420)
 
 
+Units: TypeAlias = tuple[tuple[str, int], tuple[str, float]]  # each with what it holds
+
+
+def units(rows: Sequence[Weighed]) -> Units:
+    """Return the unit of the bytes of a front, and that of its times in microseconds."""
+    longest = max((p.us for p in rows), default=0.0)
+    time = ("ms", 1e3) if longest >= 1e3 else ("µs", 1.0)
+    return byte_unit(max((p.peak_bytes for p in rows), default=0)), time
+
+
 def mark(
-    figure: go.Figure, rows: Sequence[Weighed], name: str, c: dict[str, str], visible: bool = True
+    figure: go.Figure,
+    rows: Sequence[Weighed],
+    name: str,
+    c: dict[str, str],
+    units: Units,
+    visible: bool = True,
 ) -> None:
+    (_, size), (_, us) = units
     figure.add_scatter(
-        x=[p.peak_bytes / 2**20 for p in rows],
-        y=[p.us / 1e3 for p in rows],
+        x=[p.peak_bytes / size for p in rows],
+        y=[p.us / us for p in rows],
         name=name,
         mode="markers",
         marker={"color": c["accent"], "size": 12, "symbol": "circle"},
