@@ -15,7 +15,7 @@ from explorer.printed import Printed
 from explorer.rammer.meeting import meeting
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
-from explorer.rammer.transform import Bricks, Order, rprograms
+from explorer.rammer.transform import Bricks, Order, order_of, rprograms
 from explorer.rammer.walls.lane_wall import MANY_UNITS, is_plain, lane_wall
 from explorer.rammer.walls.simulate import simulate
 
@@ -41,10 +41,11 @@ class Schedule(Printed):
         """One a launch."""
         return self._written[0]
 
-    @property
+    @cached_property
     def order(self) -> Order:
         """As vector clocks."""
-        return self._written[1]
+        written = self.__dict__.get("_written")
+        return order_of(self.facts, self.placement, self.bricks) if written is None else written[1]
 
     @cached_property
     def _written(self) -> tuple[tuple[RProgram, ...], Order]:

@@ -129,7 +129,7 @@ def timeline(
         order = schedule.order
         segments[here] = segment + np.maximum(order.program, 0)
         last[here], known[here] = order.last, order.known
-        segment += len(schedule.programs)
+        segment += len(schedule.placement.programs)
     found = Timeline(segments, last, known)
     for name, by in dealt.items():
         _deal([uses.spans[member] for member in uses.groups[name]], by, found)
