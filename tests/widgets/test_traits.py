@@ -1,5 +1,7 @@
 """An explorer's traits, as ipywidgets takes them, without a page."""
 
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import ipywidgets
@@ -11,6 +13,7 @@ import widgets
 from explorer.errors import BadOption, Cancelled
 from tests.widgets import made_by_hand as hand
 from widgets.model.knob_values import trait_name
+from widgets.page import shell
 from widgets.page.shell import House
 from widgets.session.session import Session
 from widgets.session.timing.jobs import Job
@@ -218,3 +221,18 @@ def test_a_knob_s_attribute_is_its_symbol_where_that_is_free(
     knob: str, taken: tuple[str, ...], name: str
 ) -> None:
     assert trait_name(knob, taken) == name
+
+
+def test_colab_is_told_which_widget_manager_shows_an_explorer(
+    explorer: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    colab, shown = ModuleType("google.colab.output"), []
+    manager = SimpleNamespace(_installed_url="https://manager")
+    vars(colab).update(_widgets=manager, enable_custom_widget_manager=lambda: None)
+    monkeypatch.setitem(sys.modules, "google.colab.output", colab)
+    monkeypatch.setattr(shell, "display", lambda data, **told: shown.append((data, told)))
+    explorer._ipython_display_()
+    data, told = shown[-1]
+    (kind,) = told["metadata"]
+    assert data[kind]["model_id"] == explorer.model_id
+    assert told["metadata"][kind]["colab"]["custom_widget_manager"] == {"url": "https://manager"}
