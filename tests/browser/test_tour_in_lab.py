@@ -31,18 +31,23 @@ LAB_PIXELS = PIXELS.replace("#house .ironworks", HOUSE)
 
 
 # Two explorers and widgets of a reader's own, which are linked in the page and by the kernel.
+# What Voila runs cells with sends an Output's contents back, and may lose a reply that comes at
+# that moment (jupyter/nbclient#312): so the Output is filled before the longest work, not last.
 LINKED = """
 import ipywidgets, plotly.graph_objects as go, widgets
 from IPython.display import display
 
 model = "../tests/data/tiny_bert.onnx"
-first, second = widgets.explore(model), widgets.explore(model, target="v100")
+chart, other, seen = ipywidgets.Output(), ipywidgets.Output(), {}
+second = widgets.explore(model, target="v100")
+with other:
+    display(second)
+first = widgets.explore(model)
 slider = ipywidgets.IntSlider(min=1, max=9999, continuous_update=False)
 ipywidgets.link((first, "batch"), (slider, "value"))
 field = ipywidgets.IntText()
 ipywidgets.jslink((first, "batch"), (field, "value"))
 ipywidgets.jslink((first, "selected"), (second, "selected"))
-chart, other, seen = ipywidgets.Output(), ipywidgets.Output(), {}
 
 def follow(_):
     seen[first.batch] = first.time_us
@@ -52,8 +57,6 @@ def follow(_):
         figure.show()
 
 first.observe(follow, "time_us")
-with other:
-    display(second)
 display(ipywidgets.VBox([slider, field, chart, first, other]))
 """
 
