@@ -22,7 +22,8 @@ from widgets.session.session import Session
 
 OF_TILES = ("roller", "memory_lines", "staircase", "tile_program", "banks")
 PANES = ((918, 350), (660, 300), (380, 300))  # beside drawers, over code
-PICTURES = (*OF_TILES, "grinder", "crossing", "iterations", "memory", "relax", "levels", "dataflow")
+OF_PROGRAMS = ("dataflow", "changes", "relax", "levels", "memory")
+PICTURES = (*OF_TILES, *OF_PROGRAMS, "grinder", "crossing", "iterations")
 tensor = explorer.tensor
 
 

@@ -11,7 +11,9 @@ from explorer import Stage
 from explorer.errors import BadOption
 from explorer.ir.program import Program
 from tests.widgets import made_by_hand as hand
+from tests.widgets.drawn_geometry import ALL_SIZES, problems
 from widgets import data
+from widgets.draw.see import sentence_text
 from widgets.program import changes_picture, program_diff, side_by_side
 from widgets.program.changed_words import aligned, spans
 from widgets.program.steps import Between
@@ -132,8 +134,23 @@ def test_drawings_hold_as_many_lines_as_can_be_read() -> None:
     assert side_by_side.figure(rows).height < 2200
     assert "380 lines more" in side_by_side.figure(rows).body
     row = changes_picture.ChangeRow("added", "kernel", "k", "", ())
-    drawn = changes_picture.figure(changes_picture.ChangeRows("many", (row,) * 500, 0, 0))
-    assert "350 more in the table" in drawn.body
+    for size in ALL_SIZES:
+        drawn = changes_picture.figure(changes_picture.ChangeRows("many", (row,) * 500, 0, 0), size)
+        shown = drawn.body.count(">k</text>")
+        assert problems(drawn) == [] and f"and {500 - shown} more" in drawn.body
+
+
+def test_the_sentences_of_a_step_count_what_is_different() -> None:
+    row = changes_picture.ChangeRow("added", "kernel", "k", "", ())
+    some = changes_picture.ChangeRows("weld", (row, row, replace(row, what="loop")), 4, 1)
+    assert [sentence_text(s) for s in changes_picture.see(some)] == [
+        "weld: 3 added; 4 bindings as before.",
+        "By what they are: 2 kernels, 1 loop.",
+        "1 binding only got another name.",
+    ]
+    none = changes_picture.ChangeRows("hoist", (), 4, 0)
+    (said,) = map(sentence_text, changes_picture.see(none))
+    assert said == "hoist changes nothing: 4 bindings as before."
 
 
 def test_pictures_of_steps_stand_under_every_stage() -> None:

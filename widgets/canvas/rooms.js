@@ -48,11 +48,11 @@ export function roomsView(ctx, picture) {
   }
   function question(room, table) {
     const view = viewOf(room), { family, timed } = known[room]; // a table is about all, but where what is chosen or timed is about one
-    if (family === "steps") return { room, op: -1, ...stepOf(view.more) };
-    const mine = room === "flow" && !table && unfolded.get(ctx.op());
-    if (mine?.length) return { room, op: ctx.op(), opened: mine.join(",") };
     const above = known[room].live === "levels" ? weld.box.offsetHeight || 76 : 0; // what stands over the drawing
     const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(340, picture.parentNode.clientWidth), height: Math.max(360, picture.parentNode.clientHeight - above) } : {};
+    if (family === "steps") return { room, op: -1, ...stepOf(view.more), ...size };
+    const mine = room === "flow" && !table && unfolded.get(ctx.op());
+    if (mine?.length) return { room, op: ctx.op(), opened: mine.join(","), ...size };
     const extra = size;
     if (family) Object.assign(extra, { ...(view.device && { device: view.device }), ...(view.rank >= 0 && { rank: view.rank }), ...view.more });
     return { room, op: table && !(view.device || (family || timed) && ctx.host.alive) ? -1 : ctx.op(), ...extra };
