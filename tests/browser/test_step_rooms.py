@@ -130,8 +130,9 @@ def test_a_step_is_switched_off_and_on_and_refused_on_the_board(
         page.wait_for_function(SAID, arg=[".switches .note", "it needs kernels"])
         page.get_by_label("Place of clean up").select_option("after legalise to kernels")
         page.wait_for_function(
-            "[...document.querySelectorAll('.switches tbody tr')].findIndex(r => "
-            "r.children[1].textContent === 'clean up') === 9"
+            "() => { const names = [...document.querySelectorAll('.switches tbody tr')]"
+            ".map(row => row.children[1].textContent);"
+            " return names[names.indexOf('clean up') - 1] === 'legalise to kernels'; }"
         )
         page.get_by_label("put channels last is on").click()
         page.wait_for_function("!document.querySelector('.switches tr.off')")

@@ -455,8 +455,8 @@ export function mount(el, host) {
         say(said, true);
       }
     } finally { working = 0; verdict(); }
-    if (failed) throw failed;
     if (unwanted) throw { sentence: next ? "A newer change came first." : "Cancelled: it stays as it was." };
+    if (failed) throw failed;
   }
   async function command(kind, args = {}) {
     busy++; house.setAttribute("aria-busy", "true"); say({ turn: "Compiling and measuring…", take: "Compiling and measuring…", take_hand: "Compiling and measuring…", pin: "Measuring the baseline…" }[kind] ?? "Working…", true);
