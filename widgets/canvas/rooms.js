@@ -108,7 +108,7 @@ export function roomsView(ctx, picture) {
     if (words.length === 1 && !drawn.querySelector("svg.pic :is(rect,path,circle)")) put(drawn, h("p", { class: "words" }, words[0].textContent)); // a sentence alone has lines
     const over = !table && data.figure ? chart : null, focused = chart.box.contains(chart.box.getRootNode().activeElement) ? chart : null;
     if (!table) steps = stepperBar(drawn, undefined, n => ctx.player?.moved(n));
-    if (held > 0) steps?.go(held);
+    if (held !== null && held !== steps?.now) steps?.go(held);
     played = table || steps ? null : playedBy(data.controls); // steps of its own come first
     const code = !table && known[room].live === "code" ? ctx.code : null, live = !table && ctx.host.alive, form = live ? { tile: tuning.box, levels: weld.box }[known[room].live] : null, both = !table && known[room].live === "sides";
     if (both) {
