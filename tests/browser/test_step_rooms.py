@@ -140,6 +140,22 @@ def test_a_step_is_switched_off_and_on_and_refused_on_the_board(
         page.wait_for_function(SAYS, arg="legalise to kernels: ")
 
 
+def test_a_number_lights_lines_and_rows(browser: Browser) -> None:
+    session = Session(explorer.compile("zoo:tiny_bert", until="planned"))
+    with house_of(browser, session, width=1280) as page:
+        page.evaluate("driver.stage('LEGALIZED')")
+        lit = "[...document.querySelectorAll('.lights [data-k].on')].map(n => n.dataset.k)"
+        for room, key in (("switchboard", "did"), ("side_by_side", "changed")):
+            page.evaluate("room => driver.go(room)", room)
+            page.wait_for_selector(".lights [data-k]")
+            assert page.evaluate(lit) == []
+            page.locator(".see .hl").first.hover()
+            found = page.evaluate(lit)
+            assert found and all(key in words.split() for words in found)
+            page.mouse.move(2, 2)
+            assert not page.locator(".lights.lighting").count()
+
+
 def boxes(page: Page) -> dict[str, list[float]]:
     found: dict[str, list[float]] = page.evaluate(
         """Object.fromEntries([...document.querySelectorAll('.pg .node')].map(n => {

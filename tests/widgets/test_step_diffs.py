@@ -153,6 +153,19 @@ def test_the_sentences_of_a_step_count_what_is_different() -> None:
     assert said == "hoist changes nothing: 4 bindings as before."
 
 
+def test_lines_side_by_side_are_counted_by_what_became_of_them() -> None:
+    both = [side_by_side.Beside(SAME, replace(SAME, mark="+")), side_by_side.Beside(SAME, SAME)]
+    rows = side_by_side.SideRows("weld", (*both, side_by_side.Beside(None, SAME)))
+    (said,) = map(sentence_text, side_by_side.see(rows))
+    assert said == "weld: of the lines 1 changed, 1 new; 1 as they were."
+    assert [x.kind for x in rows.lines] == ["changed", "same", "new"]
+    (none,) = map(sentence_text, side_by_side.see(side_by_side.SideRows("hoist", (both[1],))))
+    assert none == "hoist changes none of 1 line."
+
+
+SAME = program_diff.DiffLine(" ", 1, "  y = f(x)")
+
+
 def test_pictures_of_steps_stand_under_every_stage() -> None:
     mine = {p.name for p in gallery.PICTURES if p.every}
     assert {"changes", "side_by_side"} <= mine <= set(gallery.choices())

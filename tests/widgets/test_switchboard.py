@@ -7,6 +7,7 @@ import pytest
 import explorer
 from explorer.errors import BadOption
 from tests.widgets import made_by_hand as hand
+from widgets.draw.see import sentence_text
 from widgets.program import switchboard
 from widgets.session.session import Session
 
@@ -87,3 +88,16 @@ def test_steps_that_did_nothing_are_pale_and_hidden_knobs_are_no_knobs_of_the_ro
     assert not any(k["name"].startswith(("step ", "place ")) for k in live.parts()["knobs"])
     idle = [s for s in board(live).values() if s["on"] and not s["did"]]
     assert "inline calls" in {s["name"] for s in idle}
+
+
+def test_the_sentences_count_what_steps_did() -> None:
+    def row(name: str, seconds: float, did: bool, on: bool = True) -> switchboard.StepRow:
+        return switchboard.StepRow(name, "TYPED", on, seconds, 0, did, "", "", "")
+
+    steps = (row("a", 0.1, True), row("b", 0.3, False), row("c", 0.0, False, on=False))
+    assert [sentence_text(s) for s in switchboard.see(switchboard.Board(steps, ()))] == [
+        "1 of 3 steps did something, 1 did nothing.",
+        "b took longest, 0.300 s, 75% of compiling.",
+        "1 step is off.",
+    ]
+    assert switchboard.see(switchboard.Board((), ())) == ()

@@ -1,5 +1,6 @@
 // Lines of text, many of them: only those in view are in the page. Program and kernel are both made of it.
 import { h, put, clamp } from "./dom.js";
+import { litAgain } from "./see.js";
 
 const HIGH = 20, SPARE = 8;
 const WORDS = {
@@ -42,7 +43,7 @@ function marked(parts, changed) {
   return found;
 }
 
-/** A scrolling list of lines: {number, mark, text, family, ops, words}. `lit(line)` says whether a line is of the selection, `at(line)` whether it was itself selected; `step(by)` goes to a line near it; `help(word)` says what an instruction does. */
+/** A scrolling list of lines: {number, mark, text, family, ops, words}, and `k`, what a sentence lights it by. `lit(line)` says whether a line is of the selection, `at(line)` whether it was itself selected; `step(by)` goes to a line near it; `help(word)` says what an instruction does. */
 export function codeView({ label, lit, pick, hover, at = () => false, step = null, help = () => null }) {
   const rows = h("div", { class: "rows" }), mini = h("div", { class: "mini", "aria-hidden": "true" });
   const box = h("div", { class: "code", role: "group", tabindex: "0", "aria-label": label }, rows);
@@ -53,13 +54,14 @@ export function codeView({ label, lit, pick, hover, at = () => false, step = nul
     const shown = [];
     for (let i = from; i < to; i++) shown.push(row(lines[i], i));
     put(rows, shown);
+    litAgain(rows);
     const all = Math.max(lines.length * HIGH, 1), window_ = mini.querySelector("u");
     if (window_) { window_.style.top = `${box.scrollTop / all * 100}%`; window_.style.height = `${Math.min(1, box.clientHeight / all) * 100}%`; }
   };
   const row = (line, i) => {
     const kind = { "+": " add", "-": " del", gap: " gap" }[line.mark] ?? "", on = lit(line) ? " lit" : "", own = at(line);
     return h("div", {
-      class: `ln${kind}${on}${own ? " at" : ""}`, style: `top:${i * HIGH}px`, "data-line": i, "aria-current": own ? "true" : null, onclick: () => (line.ops.length || step) && pick(line.ops, line),
+      class: `ln${kind}${on}${own ? " at" : ""}`, style: `top:${i * HIGH}px`, "data-line": i, "data-k": line.k ?? null, "aria-current": own ? "true" : null, onclick: () => (line.ops.length || step) && pick(line.ops, line),
       onpointerenter: () => hover(line.ops), onpointerleave: () => hover([]),
     }, h("span", { class: "no" }, String(line.number)), h("span", { class: "df" }, { "-": "−", gap: "" }[line.mark] ?? line.mark),
       h("span", { class: "or", style: line.family ? `background:var(--f-${line.family.replace(/ /g, "-")})` : "" }),

@@ -85,7 +85,7 @@ export function mount(el, host) {
   const line = h("div", { class: "trail", "aria-label": "Where the selected operator went" }), live = h("span", { class: "said", "aria-live": "polite" });
   const heads = { g: h("div", { class: "ph" }), p: h("div", { class: "ph" }), s: source.head }, head = h("div", { class: "head" }), controls = h("div", { class: "rbar" }), rest = h("div", { class: "rbar" });
   const legend = h("div", { class: "leg" }), picture = h("div", { class: "picture", hidden: true }), waiting = h("div", { class: "stt", hidden: true });
-  const see = sentences(keys => { if (picture.hidden) wall.light(keys); else for (const svg of picture.querySelectorAll("svg.pic,.js-plotly-plot")) lightMarks(svg, keys); });
+  const see = sentences(keys => { if (picture.hidden) wall.light(keys); else for (const svg of picture.querySelectorAll("svg.pic,.js-plotly-plot,.lights")) lightMarks(svg, keys); });
   const player = playerView({ say, see });
   wall.box.append(picture, waiting);
   const blocks = flowBlocks(picture, linked, say, loop => rooms.unfold(loop));

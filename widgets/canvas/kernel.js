@@ -8,9 +8,9 @@ import { editView } from "./edit.js";
 const COMMENTS = { mark: " ", number: 0, family: "", ops: [] };
 
 /** The lines of an answer as a view of code shows them. */
-function linesOf(data, ctx) {
+function linesOf(data, ctx, language) {
   const opsOf = i => data.from ? data.ops[data.from[i] - 1] ?? [] : data.all, familyOf = ops => !data.from ? data.family : ops.length ? ctx.familyOf(ops) : "";
-  return data.lines.map((text, i) => { const ops = opsOf(i); return { mark: " ", number: i + 1, at: i, text, family: familyOf(ops), ops }; });
+  return data.lines.map((text, i) => { const ops = opsOf(i); const line = data.from?.[i]; return { mark: " ", number: i + 1, at: i, k: line ? `line${line}${language === "numba" ? "" : " linked"}` : "none", text, family: familyOf(ops), ops }; });
 }
 
 /** The language that a text is coloured as: PTX, which stands in the place of LLVM IR, as assembly. */
@@ -42,7 +42,7 @@ export function kernelPane(ctx) {
     try {
       const data = await linked.read(language);
       if (mine !== number) return;
-      view.show(linesOf(data, ctx), colours(data, language));
+      view.show(linesOf(data, ctx, language), colours(data, language));
       ctx.counted(view.light());
     } catch (error) { if (mine === number) note(`# ${error.sentence ?? error}`); }
     clearTimeout(waiting);
@@ -60,7 +60,7 @@ export function kernelColumns(ctx) {
   const editor = editView({ host: ctx.host, say: ctx.say, closed: () => { editing = false; load(); } }), pencil = h("button", { class: "btn", type: "button", title: "Change the source, and try it", onclick: () => { editing = true; shown.add("numba"); load(); } }, "Edit");
   let editing = false;
   for (const { head, view, box, language } of columns) box.append(h("div", { class: "ch" }, ...[head, language === "numba" && ctx.host.alive ? pencil : null].filter(Boolean)), view.box);
-  const bar = h("div", { class: "rbar" }), inside = h("div", { class: "columns" }), box = h("div", { class: "linked" }, bar, inside);
+  const bar = h("div", { class: "rbar" }), inside = h("div", { class: "columns lights" }), box = h("div", { class: "linked" }, bar, inside);
   const flip = language => { if (!shown.delete(language)) shown.add(language); if (!shown.size) shown.add(language); load(); };
   let number = 0;
   const load = lastOnly(async () => {
@@ -77,7 +77,7 @@ export function kernelColumns(ctx) {
         const data = await linked.read(language);
         if (mine !== number) break;
         head.textContent = `${title}, ${data.lines.length.toLocaleString("en")} lines`;
-        view.show(linesOf(data, ctx), colours(data, language));
+        view.show(linesOf(data, ctx, language), colours(data, language));
         if (data.note) note.textContent = data.note;
       } catch (error) { if (mine === number) view.show([{ ...COMMENTS, text: `# ${error.sentence ?? error}` }], "program"); }
     }

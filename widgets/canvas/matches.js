@@ -12,7 +12,7 @@ export function matchesView(ctx) {
   const bar = h("div", { class: "stepper", role: "toolbar", "aria-label": "Walk through the matches", onkeydown: keys },
     button("First match (Shift ,)", "«", () => 0), button("Match before (,)", "‹", () => now - 1), button("Next match (.)", "›", () => now + 1), button("Last match (Shift .)", "»", () => list.length - 1), count, chooser, title);
   const left = h("div", {}, part.box), right = h("div", { class: "rule" }, h("header", {}, place, says), rule.box);
-  const box = h("div", { class: "sides matches" }, bar, h("div", { class: "two" }, left, right)), empty = h("div", { class: "empty" });
+  const box = h("div", { class: "sides matches" }, bar, h("div", { class: "two lights" }, left, right)), empty = h("div", { class: "empty" });
   let list = [], rules = [], step = -1, now = 0, asked = 0, told = true;
 
   /** The matches of a step; false where it has none. */
@@ -28,6 +28,7 @@ export function matchesView(ctx) {
   async function go(to, quiet = false) {
     now = clamp(to, 0, list.length - 1);
     const number = ++asked, [which, name, about] = list[now], [, where, line, words, source] = rules[which];
+    left.dataset.k = `match rule${which}`;
     count.textContent = `${told ? "match" : "part"} ${now + 1} of ${list.length}`;
     title.textContent = told ? "" : "told by what is different: this step's rule tells of no match";
     chooser.selectedIndex = now; chooser.title = chooser.selectedOptions[0]?.text ?? "";

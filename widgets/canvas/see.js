@@ -26,9 +26,13 @@ export function sentences(light) {
   };
 }
 
-/** Light the marks of a drawing or a chart that have all words of one of `keys`; those around them stay as well. */
+/** Lines that were drawn anew meanwhile are lit as those before. */
+export function litAgain(node) { const drawn = node.closest(".lights.lighting"); if (drawn) lightMarks(drawn, drawn.lit); }
+
+/** Light the marks of a drawing, a chart, or rows and lines of class `lights` that have all words of one of `keys`; those around them stay as well. */
 export function lightMarks(drawn, keys) {
   drawn.classList.toggle("lighting", keys.length > 0);
+  drawn.lit = keys;
   const nodes = [...drawn.querySelectorAll("[data-k]")], on = node => { const words = node.dataset.k.split(" "); return keys.some(all => all.every(word => words.includes(word))); };
   const lit = new Set(nodes.filter(on));
   for (const node of nodes) node.classList.toggle("on", lit.has(node) || [...node.querySelectorAll("[data-k]")].some(inner => lit.has(inner)) || [...lit].some(outer => outer.contains(node)));

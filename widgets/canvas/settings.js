@@ -6,7 +6,7 @@ const COLUMNS = ["", "now", "baseline", "by default", "what it is"];
 /** The controls of a room. `ctx`: host, say(text), turn(knob, index, label). */
 export function settingsView(ctx) {
   const rows = h("tbody"), filter = h("input", { type: "search", placeholder: "find a setting", "aria-label": "Find a setting", oninput: () => sift() });
-  const box = h("div", { class: "switches settings" }, h("div", { class: "sift" }, filter), h("table", { class: "tbl" }, h("thead", {}, h("tr", {}, COLUMNS.map(c => h("th", {}, c)))), rows));
+  const box = h("div", { class: "switches settings" }, h("div", { class: "sift" }, filter), h("table", { class: "tbl lights" }, h("thead", {}, h("tr", {}, COLUMNS.map(c => h("th", {}, c)))), rows));
   let room = "", controls = [], held = null; // held: the control that had the focus before the room was drawn anew
 
   async function load(next) {
@@ -29,7 +29,7 @@ export function settingsView(ctx) {
   }
   function row(c) {
     const other = c.now !== c.default, back = other ? h("button", { class: "lk", type: "button", "data-name": c.name, "data-part": "back", title: `Back to ${c.default}`, "aria-label": `${c.title} back to ${c.default}`, onclick: () => turned(c, c.default) }, c.default) : c.default;
-    return h("tr", { class: other ? "other" : null, "data-words": `${c.name} ${c.says}`.toLowerCase(), "data-in": c.group }, h("td", { title: c.name }, c.title), h("td", { class: "control" }, control(c)), h("td", {}, c.a === c.now ? "" : c.a), h("td", {}, back),
+    return h("tr", { "data-k": other ? "option other" : "option", class: other ? "other" : null, "data-words": `${c.name} ${c.says}`.toLowerCase(), "data-in": c.group }, h("td", { title: c.name }, c.title), h("td", { class: "control" }, control(c)), h("td", {}, c.a === c.now ? "" : c.a), h("td", {}, back),
       h("td", { class: "says", title: c.source || null }, c.says, c.kind === "number" && room !== "hardware" ? h("span", { class: "q" }, `; ${c.legal}`) : null));
   }
   function control(c) {

@@ -34,7 +34,7 @@ export function sidesView(ctx) {
   const count = h("span", { class: "s", "aria-live": "polite" }), all = h("button", { class: "btn", type: "button", "aria-pressed": "false", title: "Lines far from all changes too", onclick: () => { whole = !whole; draw(); } }, "All lines");
   const jump = (label, sign, by) => h("button", { class: "btn", type: "button", "aria-label": label, title: label, onclick: () => move(by) }, sign);
   const bar = h("div", { class: "stepper", role: "toolbar", "aria-label": "Walk through the changes" }, jump("Change before (,)", "‹", -1), jump("Next change (.)", "›", 1), all, count);
-  const box = h("div", { class: "sides" }, bar, h("div", { class: "two" }, h("div", {}, left.box), h("div", {}, right.box)));
+  const box = h("div", { class: "sides" }, bar, h("div", { class: "two lights" }, h("div", {}, left.box), h("div", {}, right.box)));
   let pairs = [], starts = [], shown = [], whole = false, moved = null;
   for (const [one, other] of [[left, right], [right, left]]) {
     one.box.addEventListener("scroll", () => {
@@ -44,11 +44,13 @@ export function sidesView(ctx) {
       other.box.scrollTop = one.box.scrollTop; other.box.scrollLeft = one.box.scrollLeft;
     }, { passive: true });
   }
+  /** A pair whose lines a sentence lights by what became of them. */
+  const kinds = ([a, b]) => { const k = a === GAP ? "new" : b === GAP ? "gone" : a.mark === "-" ? "changed" : "same"; return [a === GAP ? a : { ...a, k }, b === GAP ? b : { ...b, k }]; };
   const differs = ([a, b]) => a === GAP || b === GAP || a.mark === "-";
 
   async function load(kind, args) {
     const { data } = await ctx.host.ask(kind, args);
-    pairs = beside(data.lines);
+    pairs = beside(data.lines).map(kinds);
     draw();
   }
   function draw() {

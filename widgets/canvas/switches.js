@@ -7,7 +7,7 @@ const COLUMNS = ["", "step", "stage", "place", "seconds", "what it did", "baseli
 export function switchesView(ctx) {
   const rows = h("tbody"), numbers = h("dl", { class: "numbers" }), note = h("p", { class: "note", role: "alert" });
   const head = h("thead", {}, h("tr", {}, COLUMNS.map((c, i) => h("th", { class: i === 4 ? "r" : null }, c))));
-  const box = h("div", { class: "switches" }, note, h("table", { class: "tbl", "aria-label": "Steps" }, head, rows), numbers);
+  const box = h("div", { class: "switches" }, note, h("table", { class: "tbl lights", "aria-label": "Steps" }, head, rows), numbers);
 
   async function load() {
     const { data } = await ctx.host.ask("board"), steps = data.steps;
@@ -24,7 +24,7 @@ export function switchesView(ctx) {
     });
     const place = h("select", { disabled: !live || !beside.length, "aria-label": `Place of ${s.name}`, onchange: () => { const at = place.selectedIndex; place.selectedIndex = now; turned("", s.place, at + 1); } }, labels.map((l, n) => h("option", { selected: n === now }, l)));
     const name = s.at >= 0 ? h("button", { class: "lk", type: "button", title: "Show what it changed", onclick: () => ctx.toStep(s.at) }, s.name) : s.name;
-    return h("tr", { class: !s.on ? "off" : s.did ? null : "idle" }, h("td", {}, flip), h("td", {}, name), h("td", {}, s.stage), h("td", {}, place), h("td", { class: "r" }, s.ran ? s.seconds.toFixed(3) : ""), h("td", {}, did), h("td", {}, s.in_a ? "on" : "off"));
+    return h("tr", { "data-k": `step at${i} ${!s.on ? "off" : s.did ? "did" : s.ran ? "idle" : "left"}`, class: !s.on ? "off" : s.did ? null : "idle" }, h("td", {}, flip), h("td", {}, name), h("td", {}, s.stage), h("td", {}, place), h("td", { class: "r" }, s.ran ? s.seconds.toFixed(3) : ""), h("td", {}, did), h("td", {}, s.in_a ? "on" : "off"));
   }
   /** A knob of the board at another of its values; what is refused is told here, and everything stays as it was. */
   async function turned(refused, knob, index) {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from widgets.draw.see import lit_by
 from widgets.draw.svg import Svg, fit, label, path, text_width, wrapped
 from widgets.draw.table import Table, written
 
@@ -10,8 +13,8 @@ ROWS, WIDEST = 24, 150.0  # the last column may take what is left
 BOLD_PX = 12  # as wide as 11 pixels are where they are bold
 
 
-def drawn_table(table: Table) -> Svg:
-    """The caption, the first rows, and how many more there are."""
+def drawn_table(table: Table, keys: Sequence[str] = ()) -> Svg:
+    """The caption, the first rows, and how many more there are; sentences light rows by `keys`."""
     y, marks = 20.0, []
     for line in wrapped(table.caption, WIDTH - 2 * LEFT, BOLD_PX):
         marks.append(label(LEFT, y, line, "i w"))
@@ -24,7 +27,8 @@ def drawn_table(table: Table) -> Svg:
         if x + wide > WIDTH:
             break
         for n, cell in enumerate(column):
-            marks.append(label(x, y + 6 + n * ROW, fit(cell, wide), "i" if n else "q", title=cell))
+            mark = label(x, y + 6 + n * ROW, fit(cell, wide), "i" if n else "q", title=cell)
+            marks.append(lit_by(mark, keys[n - 1]) if n and keys else mark)
         x += wide + GAP
     marks.append(path(f"M{LEFT:g} {y + 11:g}H{WIDTH - LEFT:g}", "var(--line2)"))
     y += ROW * len(shown)

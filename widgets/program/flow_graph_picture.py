@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from explorer.ir.stage import Stage
+from widgets.draw.see import Mark, Sentence
 from widgets.draw.svg import Svg, fit, label, path, rect
 from widgets.draw.table import Table, count_text
 from widgets.model.on_show import OnShow
@@ -41,6 +42,7 @@ def table(rows: FlowRows) -> Table:
         ),
         (),
         caption(rows),
+        see(rows),
     )
 
 
@@ -50,6 +52,34 @@ def caption(rows: FlowRows) -> str:
     told = f"{count_text(rows.blocks, 'block')} and {count_text(rows.loops, 'loop')} of {language}"
     folded = len(rows.nodes) < rows.blocks
     return f"{rows.kernel}: {told}" + (f", folded to {len(rows.nodes)} nodes" if folded else "")
+
+
+def see(rows: FlowRows) -> tuple[Sentence, ...]:
+    """The sentences: how many blocks and loops there are, the largest of them, and the deepest."""
+    if not rows.nodes:
+        return ()
+    count, loops = count_text(rows.blocks, "block"), count_text(rows.loops, "loop")
+    shown = Mark(count_text(len(rows.nodes), "box").replace("boxs", "boxes"), "block")
+    folded = (", folded to ", shown, ".") if len(rows.nodes) < rows.blocks else (".",)
+    total = sum(n.instructions for n in rows.nodes)
+    at = max(range(len(rows.nodes)), key=lambda n: rows.nodes[n].instructions)
+    most = rows.nodes[at]
+    told: list[Sentence] = [
+        (Mark(count, "block"), " and ", Mark(loops, "loop"), *folded)
+        if rows.loops
+        else (Mark(count, "block"), *folded),
+        (
+            Mark(most.name, f"at{at}"),
+            f" holds most, {most.instructions:,} of {total:,} instructions.",
+        ),
+    ]
+    deepest = max(n.depth for n in rows.nodes)
+    if deepest:
+        inside = sum(n.depth == deepest for n in rows.nodes)
+        boxes = Mark(f"{inside:,} of the boxes", f"depth{deepest}")
+        verb = "lies" if inside == 1 else "lie"
+        told.append((boxes, f" {verb} in {count_text(deepest, 'loop')}."))
+    return tuple(told)
 
 
 def figure(rows: FlowRows) -> Svg:
@@ -108,8 +138,10 @@ def _box(rows: FlowRows, at: int, x: float, y: float) -> str:
     low = label(left + 8, y + 28, _source(rows, node), "mono i")
     header = f' data-first="{node.head}"'
     header += f' data-loop="{node.head}"' if len(node.blocks) > 1 else ""
+    loop = " loop" if node.begins or len(node.blocks) > 1 or node.depth else ""
     return (
-        f'<g class="block" data-lines="{spans}" data-language="{rows.language}"{header} '
+        f'<g class="block" data-k="block at{at} depth{node.depth}{loop}" data-lines="{spans}" '
+        f'data-language="{rows.language}"{header} '
         f'role="button" '
         f'tabindex="{-1 if at else 0}" aria-label="{said}"><title>{said}</title>'
         f"{rect(left, y, WIDE, HIGH, ground, style)}{head}{count}{low}</g>"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from explorer.codegen.listing import Listing
 from explorer.ir.stage import Stage
+from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.svg import Svg, fit, label, rect
 from widgets.draw.table import Table, count_text
 from widgets.model.compiled import Kernel
@@ -110,6 +111,21 @@ def table(rows: Lines) -> Table:
         tuple((r.number, r.text, r.llvm, r.assembly) for r in rows.rows),
         (rows.ops,) * len(rows.rows),
         f"{rows.kernel}: {said(rows)}",
+        see(rows),
+    )
+
+
+def see(rows: Lines) -> tuple[Sentence, ...]:
+    """The sentences: how many instructions come from one line, and which line became most."""
+    shown = rows.rows[:LIMIT]
+    most = max(shown, key=lambda r: r.assembly, default=None)
+    have, all_ = rows.marked[1], rows.counted[1]
+    if most is None or not most.assembly:
+        return ((f"{rows.kernel}: {said(rows)}",),)
+    linked = Mark(f"{have:,} of {all_:,}", "linked")
+    return (
+        (linked, f" {rows.names[1]} instructions come from one line of the source."),
+        (Mark(f"Line {most.number}", f"line{most.number}"), f" became most, {most.assembly:,}."),
     )
 
 
@@ -123,12 +139,13 @@ def figure(rows: Lines) -> Svg:
     marks = []
     for i, row in enumerate(shown):
         y = i * HIGH + 12
-        marks.append(label(28, y, str(row.number), "q", anchor="end"))
-        marks.append(label(40, y, fit(row.text.replace(" ", "\u00a0"), 700, mono=True), "mono i"))
+        body = label(28, y, str(row.number), "q", anchor="end")
+        body += label(40, y, fit(row.text.replace(" ", "\u00a0"), 700, mono=True), "mono i")
         if row.assembly:
             wide = max(1.0, row.assembly / most * BAR)
-            marks.append(rect(760, y - 9, wide, 9, "var(--t2)"))
-            marks.append(label(766 + wide, y, f"{row.assembly:,}", "q"))
+            body += rect(760, y - 9, wide, 9, "var(--t2)")
+            body += label(766 + wide, y, f"{row.assembly:,}", "q")
+        marks.append(lit_by(body, f"line{row.number}{' linked' * (row.assembly > 0)}"))
     if len(rows.rows) > LIMIT:
         marks.append(
             label(40, LIMIT * HIGH + 12, f"… and {len(rows.rows) - LIMIT} lines more", "q")

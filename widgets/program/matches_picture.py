@@ -4,6 +4,7 @@ program before and after.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from explorer.compilation import Compilation
@@ -11,6 +12,7 @@ from explorer.errors import BadOption
 from explorer.stepping.matches import StepMatch, matches
 from explorer.stepping.regions import regions
 from explorer.stepping.rule import Rule
+from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.svg import Svg, fit, label, rect, stepped, wrapped
 from widgets.draw.table import Table, count_text
 from widgets.model.compiled import Compiled
@@ -99,7 +101,25 @@ def table(rows: MatchRows) -> Table:
         ),
         tuple(r.ops for r in rows.rows),
         caption(rows),
+        see(rows),
     )
+
+
+def see(rows: MatchRows) -> tuple[Sentence, ...]:
+    """The sentences: how many matches of how many rules there are, and which matched most."""
+    if not rows.rows:
+        return ((f"{rows.step or 'As it was imported'}: no rule matched.",),)
+    if not all(r.match.told for r in rows.rows):
+        parts = Mark(count_text(len(rows.rows), "part"), "match")
+        return ((f"{rows.step}: ", parts, " of the program changed."),)
+    rules = Counter(r.rule for r in rows.rows)
+    matches_ = Mark(_matches_text(len(rows.rows)), "match")
+    first: Sentence = (f"{rows.step}: ", matches_, f" of {count_text(len(rules), 'rule')}.")
+    most, count = min(rules.items(), key=lambda x: (-x[1], x[0]))
+    title = next(r.title for r in rows.rows if r.rule == most)
+    if len(rules) < 2 or count < 2:
+        return (first,)
+    return (first, (Mark(title, f"rule{most}"), f" matched most, {count:,} times."))
 
 
 def caption(rows: MatchRows) -> str:
@@ -125,7 +145,7 @@ def figure(rows: MatchRows) -> Svg:
     for number, row in enumerate(rows.rows[:MOST]):
         part, high = _match(rows, number, row, y)
         said = f"{row.title}: {row.about}" if row.about else row.title
-        marks.append(stepped("".join(part), number, said))
+        marks.append(stepped(lit_by("".join(part), f"match rule{row.rule}"), number, said))
         y += high
     if len(rows.rows) > MOST:
         marks.append(label(12, y + 12, f"… {len(rows.rows) - MOST} more in the table", "q"))

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.svg import Svg, fit, label, rect, text_width
-from widgets.draw.table import Table
+from widgets.draw.table import Table, count_text
 from widgets.draw.theme import family_token
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
@@ -32,6 +33,13 @@ class Beside:
     def changed(self) -> bool:
         """Whether the two are different."""
         return self.before is None or self.after is None or self.after.mark != " "
+
+    @property
+    def kind(self) -> str:
+        """What became of it: "changed", "new", "gone" or "same"."""
+        if self.before is None or self.after is None:
+            return "new" if self.before is None else "gone"
+        return "changed" if self.changed else "same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,18 @@ def table(rows: SideRows) -> Table:
         ),
         tuple((b or a).ops if (b or a) else () for a, b in sides),  # type: ignore[union-attr]
         caption(rows),
+        see(rows),
     )
+
+
+def see(rows: SideRows) -> tuple[Sentence, ...]:
+    """The sentence: how many lines are different, and how many are as they were."""
+    counts = [(key, sum(x.kind == key for x in rows.lines)) for key in ("changed", "new", "gone")]
+    same = sum(x.kind == "same" for x in rows.lines)
+    parts = [part for key, n in counts if n for part in (", ", Mark(f"{n:,} {key}", key))]
+    if not parts:
+        return ((f"{rows.title} changes none of {count_text(same, 'line')}.",),)
+    return ((f"{rows.title}: of the lines ", *parts[1:], f"; {same:,} as they were."),)
 
 
 def caption(rows: SideRows) -> str:
@@ -121,8 +140,9 @@ def figure(rows: SideRows) -> Svg:
     marks = [label(8, 14, "before", "q"), label(WIDE + 8, 14, "after", "q")]
     y = 20.0
     for one in near[:MOST]:
-        for x, row in ((0.0, one.before), (WIDE, one.after)):
-            marks += _side(x, y, row, one.changed)
+        sides = ((0.0, one.before), (WIDE, one.after))
+        body = "".join(m for x, row in sides for m in _side(x, y, row, one.changed))
+        marks.append(lit_by(body, one.kind))
         y += LINE
     if not near:
         marks = [label(12, 14, caption(rows), "i")]

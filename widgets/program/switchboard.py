@@ -4,6 +4,7 @@ pipelines in a few numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from explorer.compilation import Compilation
@@ -12,8 +13,9 @@ from explorer.passes.pipeline.own_pass import OwnPass
 from explorer.passes.switches.arrangement import why_needed
 from explorer.stepping.effects import did
 from explorer.stepping.leave_out import WELD, cost_of
+from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.svg import Svg, fit, label, rect
-from widgets.draw.table import Table, size_text, time_text
+from widgets.draw.table import Table, count_text, size_text, time_text
 from widgets.model.compiled import Compiled, Snapshot
 from widgets.model.on_show import OnShow
 from widgets.model.own_knobs import PREFIX
@@ -127,7 +129,42 @@ def table(board: Board) -> Table:
     ]
     rows += [(name, "", now, a, "", "", "") for name, a, now in board.numbers]  # type: ignore[misc]
     columns = ("step", "stage", "now", "A", "seconds", "changes", "")
-    return Table(columns, tuple(rows), ((),) * len(rows), caption(board))
+    return Table(columns, tuple(rows), ((),) * len(rows), caption(board), see(board))
+
+
+def see(board: Board) -> tuple[Sentence, ...]:
+    """The sentences: how many steps did something, which took longest, and how many are off."""
+    counts = [(key, sum(kind(s) == key for s in board.steps)) for key in ("did", "idle", "off")]
+    did, idle, off = (n for _, n in counts)
+    if not board.steps:
+        return ()
+    parts = [Mark(f"{did:,} of {count_text(len(board.steps), 'step')}", "did" if did else "step")]
+    told: list[Sentence] = [
+        (
+            *parts,
+            " did something",
+            *((", ", Mark(f"{idle:,}", "idle"), " did nothing") * (idle > 0)),
+            ".",
+        )
+    ]
+    at = max(range(len(board.steps)), key=lambda n: board.steps[n].seconds)
+    whole = sum(s.seconds for s in board.steps)
+    if whole > 0:
+        most = board.steps[at]
+        words = f" took longest, {most.seconds:.3f} s, {most.seconds / whole:.0%} of compiling."
+        told.append((Mark(most.name, f"at{at}"), words))
+    if off:
+        told.append(
+            (Mark(f"{count_text(off, 'step')}", "off"), f" {'is' if off == 1 else 'are'} off.")
+        )
+    return tuple(told)
+
+
+def kind(s: StepRow) -> str:
+    """What a sentence counts a step as."""
+    if not s.on:
+        return "off"
+    return "did" if s.did else "idle" if s.ran else "left"
 
 
 def _said(s: StepRow) -> str:
@@ -152,17 +189,8 @@ def figure(board: Board) -> Svg:
     """The steps in their order; those that did nothing are pale, those that are off struck out."""
     marks = [label(12, 15, caption(board), "i w")]
     y = 26.0
-    for s in board.steps:
-        style = "i" if s.on and s.did else "q"
-        box = "var(--ink)" if s.on else "none"
-        marks.append(rect(12, y + 3, 10, 10, box, 'stroke="var(--ink2)"'))
-        marks.append(label(30, y + 12, s.name, style))
-        if not s.on:
-            marks.append(rect(30, y + 8, 6.2 * len(s.name), 1, "var(--ink3)"))
-        marks.append(label(250, y + 12, s.stage, "q"))
-        marks.append(label(430, y + 12, f"{s.seconds:.3f} s" if s.ran else "", style, anchor="end"))
-        said = _said(s) or (f"{s.changes} changes" if s.changes else "decided" if s.did else "")
-        marks.append(label(446, y + 12, fit(said, WIDTH - 456), style, title=said))
+    for n, s in enumerate(board.steps):
+        marks.append(lit_by("".join(_step(s, y)), f"step at{n} {kind(s)}"))
         y += LINE
     for name, a, now in board.numbers:
         marks.append(label(30, y + 14, name, "q"))
@@ -170,6 +198,19 @@ def figure(board: Board) -> Svg:
         marks.append(label(430, y + 14, now, "i", anchor="end"))
         y += LINE
     return Svg(WIDTH, y + 8, "".join(marks), caption(board))
+
+
+def _step(s: StepRow, y: float) -> Iterator[str]:
+    style = "i" if s.on and s.did else "q"
+    box = "var(--ink)" if s.on else "none"
+    yield rect(12, y + 3, 10, 10, box, 'stroke="var(--ink2)"')
+    yield label(30, y + 12, s.name, style)
+    if not s.on:
+        yield rect(30, y + 8, 6.2 * len(s.name), 1, "var(--ink3)")
+    yield label(250, y + 12, s.stage, "q")
+    yield label(430, y + 12, f"{s.seconds:.3f} s" if s.ran else "", style, anchor="end")
+    said = _said(s) or (f"{s.changes} changes" if s.changes else "decided" if s.did else "")
+    yield label(446, y + 12, fit(said, WIDTH - 456), style, title=said)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:

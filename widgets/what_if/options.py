@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from widgets.draw.see import Mark, Sentence
 from widgets.draw.table import Table, count_text
 from widgets.draw.table_drawing import drawn_table
 from widgets.model.controls import settings
@@ -34,8 +36,27 @@ def caption(controls: Sequence[Control], noun: str) -> str:
 
 def _draw(s: OnShow, op: str) -> Drawn:
     controls = settings.options(s.now.compiled, s.pinned.compiled)
-    words = table(controls, caption(controls, "option"))
-    return controls, drawn_table(words), words
+    words = replace(table(controls, caption(controls, "option")), see=see(controls))
+    other = [c for c in controls if c.now != c.default]
+    first = [*other, *(c for c in controls if c.now == c.default)]  # a drawing has room for few
+    drawn = table(first, words.caption)
+    keys = [f"option{' other' * (c.now != c.default)}" for c in first]
+    return controls, drawn_table(drawn, keys or ["option"]), words
+
+
+def see(controls: Sequence[Control]) -> tuple[Sentence, ...]:
+    """The sentence: how many options there are, and which are other than by default."""
+    if not controls:
+        return ()
+    other = [c for c in controls if c.now != c.default]
+    count = Mark(count_text(len(controls), "option"), "option")
+    if not other:
+        return ((count, ", all as by default."),)
+    said = ", ".join(f"{c.title} {c.now}" for c in other[:3])
+    more = f" and {len(other) - 3} more" if len(other) > 3 else ""
+    return (
+        (count, ", ", Mark(f"{len(other)} other", "other"), f" than by default: {said}{more}."),
+    )
 
 
 PICTURE = Picture(
