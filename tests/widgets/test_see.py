@@ -11,6 +11,7 @@ import pytest
 import explorer
 from explorer.errors import BadOption
 from explorer.measure.compare import Comparison, Measurement
+from explorer.roller.construct.scale_out import Waves
 from explorer.stepping.leave_out import Cost, LeftOut
 from explorer.stepping.other_hardware import Varied
 from widgets.charts import errors, kernels, search, sizes
@@ -20,6 +21,9 @@ from widgets.draw.plots import for_page
 from widgets.draw.see import Mark, Sentence, of_caption, see_part, sentence_text
 from widgets.rammer import errors_picture
 from widgets.rammer.errors_picture import ErrorRow, ErrorRows
+from widgets.roller import roofline_picture, scale_out
+from widgets.roller.roofline import Point, Roof, RooflineRows
+from widgets.roller.scale_out import WaveRows
 from widgets.rooms import gallery
 from widgets.session.session import Session
 from widgets.timed import kernel_table_picture, left_out, search_picture, sizes_picture
@@ -246,6 +250,37 @@ def test_few_rows_have_sentences_as_well(name: str, rows: Any, first: str) -> No
     assert sentence_text(lit_in_chart(name, rows)[0]) == first
 
 
+def test_the_current_tile_is_held_against_the_others() -> None:
+    rows = WaveRows(
+        "matmul", "v100", ("a", "b"), (Waves(80, 80), Waves(20, 80)), ("", ""), 0, ()
+    )  # fmt: skip
+    assert [sentence_text(s) for s in scale_out.see(rows)] == [
+        "The current tile makes 80 copies on 80 SMs: 1 wave, the last fills 80 of 80 places.",
+        "It leaves nothing idle, tile 2 75.0% of the time.",
+    ]
+    assert [sentence_text(s) for s in scale_out.see(replace(rows, rank=1))] == [
+        "The current tile makes 20 copies on 80 SMs: 1 wave, the last fills 20 of 80 places.",
+        "75.0% of the time of 80 SMs is idle.",
+        "Least idle is tile 1: 0.0%.",
+    ]
+
+
+def test_a_tile_that_is_faster_than_its_roof_is_told_so() -> None:
+    point = Point("j=4", "L2", 0.25, 750.0, 900.0, 0.0, 2.0, 0.0, 0)
+    rows = RooflineRows(
+        "matmul", "v100", False, (Roof("L2", 80, 3000.0),), ((80, 12000.0),), (point,), 0, ()
+    )  # fmt: skip
+    assert [sentence_text(s) for s in roofline_picture.see(rows)] == [
+        "matmul is bound by L2: 0.25 operations a byte, the ridge is at 4.",
+        "It is predicted to reach 900 GFLOP/s, above the 750 GFLOP/s of L2: "
+        "nearer memory serves what is read again.",
+    ]
+    fast = replace(rows, points=(replace(point, intensity=8.0, bound=12000.0),))
+    assert sentence_text(roofline_picture.see(fast)[0]) == (
+        "matmul is bound by compute: 8 operations a byte from L2, the ridge is at 4."
+    )
+
+
 @pytest.mark.parametrize(
     ("module", "rows"),
     [
@@ -254,6 +289,8 @@ def test_few_rows_have_sentences_as_well(name: str, rows: Any, first: str) -> No
         (kernel_table_picture, replace(KERNELS, kernels=())),
         (left_out, replace(WITHOUT, rows=WITHOUT.rows[2:])),
         (hardware, replace(VARIED, rows=())),
+        (roofline_picture, RooflineRows("matmul", "v100", False, (), (), (), 0, ())),
+        (scale_out, WaveRows("matmul", "v100", (), (), (), 0, ())),
     ],
 )
 def test_rows_without_a_number_have_no_sentences(module: Any, rows: Any) -> None:

@@ -42,6 +42,8 @@ def see(rows: PolicyRows) -> tuple[Sentence, ...]:
     used = next((n for n in had if rows.policies[n].used), least)
     mine, live = had[used], rows.least
     above = f"{mine / live - 1:.0%} more than " if mine > live > 0 else "no more than "
+    if mine > 2 * live > 0:
+        above = f"{mine / live:.1f} times "
     at_once = Mark(f"the {size_text(live)} that live at once", "least")
     takes = f" is in use and takes {size_text(mine)}, {above}"
     found: list[Sentence] = [(names[used], takes, at_once, ".")]

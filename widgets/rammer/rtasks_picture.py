@@ -44,7 +44,8 @@ def see(found: Rammed) -> tuple[Sentence, ...]:
     if len(every) > len(rows):
         part = sum(row.us for row in rows) / (all_us or 1)
         shown = Mark(f"{len(rows)} of {count}", "predicted|measured")
-        told.append((shown, f" have {part:.0%} of the work."))
+        share_text = "nearly all" if part > 0.99 else f"{part:.0%}"
+        told.append((shown, f" have {share_text} of the work."))
     else:
         all_ = Mark(count, "predicted|measured")
         told.append((all_, f" have {time_text(all_us)} of work on {found.units}."))

@@ -58,6 +58,9 @@ def see(rows: RooflineRows) -> tuple[Sentence, ...]:
     if p.measured > 0:
         clock = (" (measured ", Mark(speed_text(p.measured), f"measured tile:{rows.rank}"), ")")
     most = f" of the {speed_text(p.bound)} that {bound} allows."
+    if p.modelled > 1.01 * p.bound:
+        roof = f", above the {speed_text(p.bound)} of {bound}"
+        most = f"{roof}: nearer memory serves what is read again."
     found.append(("It is predicted to reach ", reached, *clock, most))
     if rows.errors:
         timed = Mark(count_text(len(rows.errors), "tile"), "measured")

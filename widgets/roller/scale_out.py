@@ -74,9 +74,12 @@ def see(rows: WaveRows) -> tuple[Sentence, ...]:
     if max(idle) == 0:
         who = Mark(f"Each of {tiles}" if len(idle) > 1 else "It", "used")
         return (*found, (who, " leaves nothing idle."))
-    found.append(
-        (Mark(f"{mine:.1%}", f"idle tile:{rows.rank}"), f" of the time of all {units} is idle.")
-    )
+    if mine == 0:
+        most = idle.index(max(idle))
+        worst = Mark(f"tile {most + 1}", f"tile:{most}")
+        return (*found, ("It leaves nothing idle, ", worst, f" {idle[most]:.1%} of the time."))
+    share = Mark(f"{mine:.1%}", f"idle tile:{rows.rank}")
+    found.append((share, f" of the time of {units} is idle."))
     if mine > idle[least]:
         better = Mark(f"tile {least + 1}", f"tile:{least}")
         found.append(("Least idle is ", better, f": {idle[least]:.1%}."))

@@ -74,9 +74,10 @@ def see(rows: KernelRows) -> tuple[Sentence, ...]:
     above = [(x.us - x.floor.us, n) for n, x in enumerate(rows.kernels) if x.floor and x.share < 1]
     if above:
         n = max(above)[1]
-        label, over = rows.kernels[n].label, 1 / max(rows.kernels[n].share, 1e-9)
+        label, ratio = rows.kernels[n].label, 1 / max(rows.kernels[n].share, 1e-9)
+        over = f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.1f}"
         name = Mark(label, f"kernel:{n}") if n < MOST else label
-        found.append((name, f" is farthest above its floor, the least possible time: {over:.1f}×."))
+        found.append((name, f" is farthest above its floor, the least possible time: {over}×."))
     below = [n for n, x in enumerate(shown) if x.measured and x.share > 1]
     if below:
         count = Mark(count_text(len(below), "kernel"), "|".join(f"kernel:{n}" for n in below))

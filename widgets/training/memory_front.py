@@ -80,10 +80,9 @@ def see(rows: tuple[Weighed, ...]) -> tuple[Sentence, ...]:
     n = next((n for n, p in enumerate(rows) if p.taken), 0)
     mine, least = rows[n], min(range(len(rows)), key=lambda i: rows[i].peak_bytes)
     held, other = Mark(size_text(mine.peak_bytes), "taken" if mine.taken else "plan:0"), rows[least]
+    takes = f" and takes {time_text(mine.us)}" if mine.us > 0 else ""
     whose = "The plan here" if mine.taken else "The fastest plan"
-    found: list[Sentence] = [
-        (f"{whose} holds ", held, f" at once and takes {time_text(mine.us)}, predicted.")
-    ]
+    found: list[Sentence] = [(f"{whose} holds ", held, f" at once{takes}, predicted.")]
     if other.peak_bytes >= mine.peak_bytes:
         return (*found, ("No plan holds less.",))
     again, bytes_ = (
