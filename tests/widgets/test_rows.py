@@ -174,6 +174,11 @@ def test_tiles_cover_the_output() -> None:
     rows = {r.kernel: r for r in tile_layout.data(C.program, {"batch": 3})}
     conv = rows["relu_out"]
     assert conv.tasks == 3 * 6 and conv.tile_bytes == 16 * 6 * 4
+    first, second, third = map(sentence_text, tile_layout.see(conv))
+    assert "is 18 tasks of" in first and first.endswith(", 384 B.")
+    assert second.startswith("A task is ") and "register tile" in second
+    refused = sum(bool(c.refused) for c in conv.candidates)
+    assert third.startswith(f"{len(conv.candidates)} tile") and f"{refused} refused" in third
     assert conv.chosen == "n=1 h=1" and conv.depth == 27
     assert rows["probabilities"].micro is None
 

@@ -48,8 +48,8 @@ export function roomsView(ctx, picture) {
   }
   function question(room, table) {
     const view = viewOf(room), { family, timed } = known[room]; // a table is about all, but where what is chosen or timed is about one
-    const above = known[room].live === "levels" ? weld.box.offsetHeight || 76 : 0; // what stands over the drawing
-    const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(340, picture.parentNode.clientWidth), height: Math.max(360, picture.parentNode.clientHeight - above) } : {};
+    const above = known[room].live === "levels" ? weld.box.offsetHeight || 76 : known[room].live === "tile" ? (tuning.box.offsetHeight || 352) + 8 : 0, least = above > 200 ? 150 : 360; // what stands over the drawing
+    const size = ctx.host.alive && ctx.player && !table ? { width: Math.max(340, picture.parentNode.clientWidth), height: Math.max(least, picture.parentNode.clientHeight - above) } : {};
     if (family === "steps") return { room, op: -1, ...stepOf(view.more), ...size };
     const mine = room === "flow" && !table && unfolded.get(ctx.op());
     if (mine?.length) return { room, op: ctx.op(), opened: mine.join(","), ...size };

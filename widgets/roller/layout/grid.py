@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from widgets.draw.svg import path, rect
 
+MOST = 40  # lines each way that can be told apart
+
 
 def grid(
     x: float, y: float, wide: float, high: float, down: int, across: int, *, marked: bool
 ) -> list[str]:
-    """A box with at most 40 lines each way; more tiles than that are a tint."""
+    """A box with lines between its tiles, the first of them `marked`; of too many a tint."""
     lines = ""
-    if down <= 40:
-        lines += "".join(f"M{x} {y + high * i / down:.1f}h{wide}" for i in range(1, down))
-    if across <= 40:
-        lines += "".join(f"M{x + wide * i / across:.1f} {y}v{high}" for i in range(1, across))
-    ground = "var(--app)" if max(down, across) <= 40 else "var(--tint)"
+    if down <= MOST:
+        lines += "".join(f"M{x:g} {y + high * i / down:.1f}h{wide:g}" for i in range(1, down))
+    if across <= MOST:
+        lines += "".join(f"M{x + wide * i / across:.1f} {y:g}v{high:g}" for i in range(1, across))
+    ground = "var(--app)" if max(down, across) <= MOST else "var(--tint)"
     marks = [
-        rect(x, y, wide, high, ground, 'stroke="var(--line2)"'),
+        rect(x, y, wide, high, ground, 'stroke="var(--edge)"'),
         path(lines or "M0 0", "var(--line2)"),
     ]
     if marked:
         w, h = max(wide / across, 3), max(high / down, 3)
-        marks.append(rect(x, y, w, h, "var(--soft)", 'stroke="var(--accent)" stroke-width="1.6"'))
+        marks.append(rect(x, y, w, h, "var(--line2)", 'stroke="var(--ink)" stroke-width="2"'))
     return marks

@@ -4,7 +4,7 @@ blocks and threads, and the candidates that were weighed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -15,15 +15,27 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import evaluate_dim
 from explorer.ir.stage import Stage
 from explorer.ir.types import ITEM_BYTES
-from widgets.draw.svg import Svg, fit, label, path, rect, text_width
+from widgets.draw.columns import Text
+from widgets.draw.see import Mark, Sentence
+from widgets.draw.slide import PX
+from widgets.draw.svg import Svg
 from widgets.draw.table import Table, count_text, size_text, time_text
 from widgets.draw.theme import TERM_INKS
 from widgets.model.knobs import tile_label
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.roller.block_choices import thread_blocks
-from widgets.roller.layout.grid import grid
-from widgets.roller.layout.threads import each, threads
+from widgets.roller.layout.panels import (
+    Panel,
+    beside,
+    each,
+    in_lines,
+    of_block,
+    of_micro,
+    weighed,
+)
+
+LISTED, ASIDE = 300, 900  # pixels of height and width from which weighed tiles are listed, beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +154,7 @@ def of_operator(rows: tuple[TileRows, ...], op: str) -> TileRows | None:
     return mine or max(rows, key=lambda r: r.tasks, default=None)
 
 
-def table(rows: tuple[TileRows, ...]) -> Table:
+def table(rows: tuple[TileRows, ...], selected: str = "") -> Table:
     """One row a kernel."""
     return Table(
         ("kernel", "output", "tile", "tasks", "bytes a task", "registers", "weighed", "refused"),
@@ -160,6 +172,7 @@ def table(rows: tuple[TileRows, ...]) -> Table:
             for r in rows
         ),
         tuple(r.ops for r in rows),
+        see=see(of_operator(rows, selected)),
     )
 
 
@@ -173,153 +186,104 @@ def _sizes(cuts: tuple[Cut, ...], field: str) -> str:
     return "×".join(str(getattr(c, field)) for c in cuts)
 
 
-def figure(rows: tuple[TileRows, ...], selected: str = "") -> Svg:
-    """Memory, one task and its register tile from top to bottom; the candidates with their cost
-    terms beside.
+def see(k: TileRows | None) -> tuple[Sentence, ...]:
+    """The sentences: into how many tasks the output is cut, what one is cut into, and what was
+    weighed.
     """
+    if k is None:
+        return (("Roller has not run.",),)
+    task = "block" if k.block is not None else "task"
+    tasks = Mark(count_text(k.tasks, task), "memory")
+    tile = f" of {_sizes(k.cuts, 'tile')}, {size_text(k.tile_bytes)}"
+    told: list[Sentence] = [
+        (f"The {_sizes(k.cuts, 'extent')} output of {k.called} is ", tasks, f"{tile}.")
+    ]
+    if len(levels := _levels(k)) > 2:
+        told.append((f"A {task} is ", Mark(levels[1].said, "register"), "."))
+    if k.candidates:
+        refused = sum(bool(c.refused) for c in k.candidates)
+        cost = next((c.cost_us for c in k.candidates if c.label == k.chosen), 0.0)
+        many = count_text(len(k.candidates), "tile")
+        told.append(
+            (f"{many} weighed, {refused} refused; it is predicted to take {time_text(cost)}.",)
+        )
+    return tuple(told)
+
+
+def figure(rows: tuple[TileRows, ...], size: tuple[int, int], selected: str = "") -> Svg:
+    """Memory, one task and its register tile from left to right; where there is room, the tiles
+    that were weighed with their cost terms below or beside.
+    """
+    width, height = size
     kernel = of_operator(rows, selected)
     if kernel is None:
-        return Svg(680, 60, label(12, 34, "Roller has not run.", "i"), "No tiles")
-    marks = [path("M396.5 12V332", "var(--line)"), *_levels(kernel), *_weighed(kernel)]
-    return Svg(680, 352, "".join(marks), f"Tile layout of {kernel.called}")
+        body = "".join(in_lines("Roller has not run.", width))
+        return Svg(width, height, body, "No tiles", px=PX)
+    panels = _levels(kernel)
+    listed = height >= LISTED and bool(kernel.candidates)
+    aside = listed and width >= ASIDE
+    high = height if aside or not listed else height * 0.5
+    wide = width * 0.56 if aside else width
+    marks = [*beside(panels, (1, 1, wide - 2, high - 2))]
+    if listed:
+        place = (
+            (wide + 36, 0, width - wide - 38, height)
+            if aside
+            else (5, high + 14, width - 7, height - high - 14)
+        )
+        marks += _weighed(kernel, place)
+    title = f"Tile layout of {kernel.called}"
+    return Svg(width, height, "".join(marks), title, px=PX)
 
 
-def _levels(k: TileRows) -> list[str]:
-    columns = k.cuts[-1] if k.cuts else Cut("", 1, 1)
-    rows = Cut("rows", prod(c.extent for c in k.cuts[:-1]), prod(c.tile for c in k.cuts[:-1]))
-    down = prod(c.tiles for c in k.cuts[:-1])
-    across = columns.tiles
-    marks = [
-        label(12, 32, "memory", "i w"),
-        label(12, 48, _sizes(k.cuts, "extent")),
-        label(12, 64, count_text(k.tasks, "block" if k.block else "task"), "q"),
-        *grid(150, 20, 220, 104, down, across, marked=True),
-        label(150, 138, fit(f"cut along {_cut_names(k)}", 236), "q"),
-        label(12, 172, "one block" if k.block else "one task", "i w"),
-        label(12, 188, _sizes(k.cuts, "tile")),
-        label(12, 204, size_text(k.tile_bytes), "q"),
-    ]
+def _levels(k: TileRows) -> tuple[Panel, ...]:
+    """The panels of a kernel: its output in memory, one task, and registers where it has some."""
+    down, across = prod(c.tiles for c in k.cuts[:-1]), k.cuts[-1].tiles if k.cuts else 1
+    said = f"{count_text(k.tasks, 'block' if k.block else 'task')}, cut along {_cut_names(k)}"
+    memory = Panel("memory", f"memory: {_sizes(k.cuts, 'extent')}", said, down, across)
     if k.block is not None:
-        return marks + threads(k.block, k.lanes)
-    if k.micro is None:
-        return [
-            *marks,
-            *grid(150, 160, 150, 76, 1, 1, marked=False),
-            label(150, 252, "row by row, in vectors", "q"),
-        ]
-    return marks + _micro(
-        k, k.micro, min(rows.tile, rows.extent), min(columns.tile, columns.extent)
+        return (memory, *of_block(k.block, k.lanes))
+    rows = prod(min(c.tile, c.extent) for c in k.cuts[:-1])
+    width = min(k.cuts[-1].tile, k.cuts[-1].extent) if k.cuts else 1
+    if k.micro is not None:
+        return (memory, *of_micro(k.micro, rows, width, k.depth))
+    return memory, Panel(
+        "register", f"one task: {_sizes(k.cuts, 'tile')}", "row by row, in vectors"
     )
 
 
 def _cut_names(k: TileRows) -> str:
     cut = [f"{c.axis} by {c.tile}" for c in k.cuts if c.tiles > 1]
-    return ", ".join(cut) or "no axis: one task"
+    return ", ".join(cut) or "no axis"
 
 
-def _micro(k: TileRows, micro: Micro, rows: int, columns: int) -> list[str]:
-    down, across = -(-rows // micro.rows), -(-columns // micro.columns)
-    x, y, wide, high = 150.0, 160.0, 150.0, 76.0
-    marks = grid(x, y, wide, high, down, across, marked=True)
-    spare_rows, spare_columns = (
-        1 - rows / (down * micro.rows),
-        1 - columns / (across * micro.columns),
-    )
-    if spare_rows > 0:
-        marks.append(rect(x, y + high * (1 - spare_rows), wide, high * spare_rows, "url(#p-pad)"))
-    if spare_columns > 0:
-        marks.append(
-            rect(x + wide * (1 - spare_columns), y, wide * spare_columns, high, "url(#p-pad)")
-        )
-    padding = 1 - rows * columns / (down * micro.rows * across * micro.columns)
-    marks += [
-        label(150, 252, f"{down}×{across} register tiles, {padding:.0%} padding", "q"),
-        label(12, 284, "registers", "i w"),
-        label(12, 300, f"{micro.rows}×{micro.columns}"),
-        label(12, 316, f"{micro.vectors} vectors of {micro.lanes}", "q"),
-    ]
-    cell = min(5.0, 220 / micro.columns, 56 / micro.rows)
-    for r in range(micro.rows):
-        for v in range(micro.vectors):
-            marks.append(
-                rect(
-                    150 + v * micro.lanes * cell,
-                    272 + r * cell,
-                    micro.lanes * cell - 1,
-                    cell - 0.8,
-                    ("var(--t3)", "var(--t2)")[v % 2],
-                )
-            )
-    note = f"{micro.rows * micro.vectors} registers hold sums, {k.depth:,} products each"
-    return [*marks, label(150, 344, note, "q")]
-
-
-def _weighed(k: TileRows) -> list[str]:
+def _weighed(k: TileRows, place: tuple[float, float, float, float]) -> Iterator[str]:
     terms = list(dict.fromkeys(n for c in k.candidates for n, _ in c.terms))
     inks = dict(zip(terms, TERM_INKS * 4))
-    taken = [c for c in k.candidates if not c.refused]
-    refused = [c for c in k.candidates if c.refused]
-    most = max((c.cost_us for c in taken[:9]), default=1) or 1
-    bar = 520 if k.block is None else 582  # blocks have more to tell
-    head = f"Weighed; {len(refused)} refused"
-    marks = [label(410, 22, head, "i w"), label(668, 22, "predicted µs", "q", anchor="end")]
-    y = 34
-    for c in taken[:9]:
-        on = c.label == k.chosen
-        text = fit(tile_label(c), bar - 416, mono=True)
-        marks.append(label(410, y + 10, text, "mono " + ("a" if on else "i"), title=c.label))
-        marks += _bar(c, bar, y, (616 - bar) / most, inks)
-        marks.append(
-            label(
-                668,
-                y + 10,
-                time_text(c.cost_us).removesuffix(" µs"),
-                "i w" if on else "i",
-                anchor="end",
-            )
+    order = sorted(k.candidates, key=lambda c: bool(c.refused))
+    refused = sum(bool(c.refused) for c in order)
+    rows = [
+        (
+            (
+                Text(tile_label(c), "mono i", title=c.label),
+                Text(
+                    f"✕ {c.refused}" if c.refused else time_text(c.cost_us),
+                    "" if c.refused else "i w",
+                ),
+            ),
+            () if c.refused else c.terms,
+            c.label == k.chosen,
         )
-        y += 20
-    for c in refused[: max(0, (296 - y) // 20)]:
-        marks.append(label(410, y + 10, fit(tile_label(c), 104, mono=True), "mono q"))
-        marks.append(label(520, y + 10, fit("✕ " + c.refused, 148)))
-        y += 20
-    x, line = 410.0, 322
-    for name in terms[:4]:
-        if x + 15 + text_width(name) > 668:
-            x, line = 410.0, line + 16
-        marks += [
-            rect(x, line, 11, 9, f"var(--{inks[name]})", 'stroke="var(--t2)"'),
-            label(x + 15, line + 8, name),
-        ]
-        x += 15 + text_width(name) + 14
-    return marks
-
-
-def _bar(
-    c: Candidate[Tiling | Block], x: float, y: float, scale: float, inks: Mapping[str, str]
-) -> list[str]:
-    marks, at = [], x
-    for name, us in c.terms:
-        marks.append(
-            rect(
-                at,
-                y + 2,
-                max(us * scale - 0.6, 0.6),
-                9,
-                f"var(--{inks[name]})",
-                'stroke="var(--t2)" stroke-width="0.6"',
-                title=f"{name} {time_text(us)}",
-            )
-        )
-        at += us * scale
-    return marks
+        for c in order
+    ]
+    yield from weighed(rows, f"Weighed; {refused} refused, predicted", place, inks)
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     lanes = s.now.compiled.device.lanes
     rows = data(s.now.compiled.program, dict(s.now.sizes), s.house.labels, lanes)
     rows = tuple(_of_wall(s, r) if r is of_operator(rows, op) else r for r in rows)
-    return rows, figure(rows, op), table(rows)
+    return rows, figure(rows, s.view.size, op), table(rows, op)
 
 
 def _of_wall(s: OnShow, r: TileRows) -> TileRows:
