@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,8 +16,10 @@ from explorer.runtime.workers.arena import address_of
 from explorer.trial.helper import Ended
 from explorer.tuning.answers import agree
 from explorer.tuning.inside import traced as inside
-from explorer.tuning.inside.parts import Parts
+from explorer.tuning.inside.parts import Part, Parts
 from explorer.tuning.inside.traced import Traced, kernel_parts
+from tests.widgets.drawn_geometry import ALL_SIZES, problems
+from widgets.draw.see import sentence_text
 from widgets.timed import inside_kernel
 
 LINEAR = explorer.Options(rammer=explorer.rammer.Options(threads=1))
@@ -142,7 +146,19 @@ def test_a_task_of_a_few_instructions_has_no_parts() -> None:
     told = inside_kernel.caption(found, "first")
     assert told.startswith("first: a task is a few instructions, without parts; of a marked copy")
     assert len(inside_kernel.table(found, "first", ()).rows) == len(found.tasks)
-    assert "between them" in inside_kernel.figure(found, "first").text()
+    for size in ALL_SIZES:
+        drawn = inside_kernel.figure(found, size, "first")
+        assert "between them" in drawn.text() and problems(drawn) == []
+    many = replace(
+        found,
+        parts=tuple(Part(f"part {n} of many words about what it does", n) for n in range(40)),
+        us=tuple((1.0, *map(float, range(40))) for _ in found.tasks),
+    )
+    for size in ALL_SIZES:
+        assert problems(inside_kernel.figure(many, size, "first")) == []
+    first, rest, slower = map(sentence_text, inside_kernel.see(many, "first"))
+    assert first == f"{39 / 781:.0%} of the time of first goes to: {many.parts[39].words}."
+    assert rest == f"{1 / 781:.1%} lies between the parts." and "stamps" in slower
 
 
 def test_what_has_no_code_or_does_not_end_is_told(

@@ -22,7 +22,7 @@ from widgets.session.session import Session
 
 OF_TILES = ("roller", "memory_lines", "staircase", "tile_program", "banks")
 PANES = ((918, 350), (660, 300), (380, 300))  # beside drawers, over code
-OF_PROGRAMS = ("dataflow", "changes", "layout", "relax", "levels", "memory")
+OF_PROGRAMS = ("stages", "dataflow", "changes", "layout", "relax", "levels", "memory")
 PICTURES = (*OF_TILES, *OF_PROGRAMS, "grinder", "crossing", "iterations")
 tensor = explorer.tensor
 

@@ -65,6 +65,12 @@ def test_a_stage_that_only_decided_changed_no_line_and_says_so() -> None:
     assert cells["LEGALIZED"].changes == 5
     assert cells["WELDED"].kept and not cells["ROLLED"].kept
     assert "DIFFERENTIATED" not in cells
+    took, did = map(sentence_text, stages_picture.see(tuple(cells.values())))
+    most = max(cells.values(), key=lambda c: c.seconds)
+    assert took.startswith(f"Compiling took {sum(c.seconds for c in cells.values()):.3f} s, ")
+    assert most.stage in took
+    some = sum(c.ran and bool(c.changes or c.decided) for c in cells.values())
+    assert did.startswith(f"{some} of ")
 
 
 def test_a_stage_that_was_not_reached_says_so() -> None:

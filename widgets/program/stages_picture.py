@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from widgets.draw.svg import Svg, label, rect
-from widgets.draw.table import Table
+from widgets.draw.columns import Text, columns, line
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import LINE, NARROW, PX, cut_to
+from widgets.draw.svg import Svg, label, path, rect
+from widgets.draw.table import Table, count_text
 from widgets.model import stage_strip
 from widgets.model.on_show import OnShow
 from widgets.model.picture import Drawn, Picture
 from widgets.model.stage_strip import StageCell
+
+HIGHEST, TWO = 64.0, 46.0  # of a stage, and from where on it has a second line
 
 
 def table(cells: tuple[StageCell, ...]) -> Table:
@@ -24,6 +29,7 @@ def table(cells: tuple[StageCell, ...]) -> Table:
             )
             for c in cells
         ),
+        see=see(cells),
     )
 
 
@@ -42,27 +48,74 @@ def _mark(checked: None | bool | str) -> str:
     return checked
 
 
-def figure(cells: tuple[StageCell, ...]) -> Svg:
-    """The cells side by side, with a bar for the share of the time."""
-    wide, most = 110, max((c.seconds for c in cells), default=0) or 1
+def see(cells: tuple[StageCell, ...]) -> tuple[Sentence, ...]:
+    """The sentences: how long compiling took, which stage most of it, how many did something."""
+    ran = [n for n, c in enumerate(cells) if c.ran]
+    if not ran:
+        return (("No stage has run.",),)
+    whole = sum(c.seconds for c in cells)
+    most = max(ran, key=lambda n: cells[n].seconds)
+    told: list[Sentence] = []
+    if whole > 0:
+        name = Mark(cells[most].stage, f"stage{most}")
+        share = f" most, {cells[most].seconds / whole:.0%}."
+        told.append((f"Compiling took {whole:.3f} s, ", name, share))
+    did = sum(_did(c) for c in cells)
+    stages = Mark(f"{did} of {count_text(len(ran), 'stage')}", "did" if did else "ran")
+    told.append((stages, " changed the program or decided something."))
+    return tuple(told)
+
+
+def _did(cell: StageCell) -> bool:
+    return bool(cell.ran and (cell.changes or cell.decided))
+
+
+def figure(cells: tuple[StageCell, ...], size: tuple[int, int]) -> Svg:
+    """A row a stage: what it did, a bar as long as it took, and what it promises."""
+    width, height = size
+    pitch = min(HIGHEST, height / max(1, len(cells)))
+    longest = max((c.seconds for c in cells), default=0) or 1
+    rows = [_cells(c) for c in cells]
+    told = pitch >= TWO  # a second line has what a stage promises
+    bar = max(40.0, width * 0.3) if width >= NARROW else 0.0
+    room = columns(rows, width - (bar + 20 if bar else 0))
+    start = sum(room) + 16 * len(room) + 4
     marks = []
-    for i, cell in enumerate(cells):
-        x = i * wide
-        style = "i w" if cell.changes or cell.decided else "q"
-        marks += [
-            rect(
-                x + 0.5, 0.5, wide - 1, 51, "var(--app)", 'stroke="var(--line)"', title=cell.promise
-            ),
-            label(x + 10, 20, cell.stage, style),
-            label(x + 10, 38, f"{cell.seconds:.3f} s, {_state(cell)}"),
-            rect(x, 50, max(2, wide * cell.seconds / most), 2, "var(--ink3)"),
-        ]
-    return Svg(wide * len(cells), 52, "".join(marks), "Stages of the compilation")
+    for n, (cell, row) in enumerate(zip(cells, rows)):
+        y = n * pitch
+        top = y + (pitch / 2 - 3 if told else pitch / 2 + 5)
+        body = path(f"M0 {y + 0.5:g}H{width:g}", "var(--line)") if n else ""
+        body += "".join(line(row, room, 0, top))
+        if told:
+            said = cut_to(cell.promise, start - 12 if bar else width)
+            body += label(0, top + LINE + 1, said, title=cell.promise)
+        if bar and cell.seconds:
+            wide_ = max(1.0, (width - start) * cell.seconds / longest)
+            body += rect(start, y + pitch / 2 - 8, wide_, 16, "var(--t2)", title=_took(cell))
+        keys = f"stage{n}{' ran' * cell.ran}{' did' * _did(cell)}"
+        marks.append(lit_by(body, keys))
+    return Svg(width, height, "".join(marks), "Stages of the compilation", px=PX)
+
+
+def _took(cell: StageCell) -> str:
+    return f"{cell.seconds:.3f} s, {_state(cell)}" if cell.ran else "not run"
+
+
+def _cells(cell: StageCell) -> tuple[Text, ...]:
+    style = "i w" if _did(cell) else ""
+    did = f"{cell.changes:,} changes" if cell.changes else "decided" if cell.decided else ""
+    checked = "" if cell.checked is None else _mark(cell.checked)
+    return (
+        Text(cell.stage, style, title=cell.promise),
+        Text(did, "i"),
+        Text(checked, "bad" if checked not in ("", "equal") else ""),
+        Text(_took(cell), "i" if cell.ran else "", end=True),
+    )
 
 
 def _draw(s: OnShow, op: str) -> Drawn:
     rows = stage_strip.data(s.now.compiled)
-    return rows, figure(rows), table(rows)
+    return rows, figure(rows, s.view.size), table(rows)
 
 
 PICTURE = Picture(

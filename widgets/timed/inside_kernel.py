@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from explorer.compilation import Compilation
 from explorer.devices.cpus import runs_on
@@ -10,7 +11,9 @@ from explorer.ir.stage import Stage
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.tuning.inside.parts import REST
 from explorer.tuning.inside.traced import Traced, kernel_parts
-from widgets.draw.svg import Svg, fit, label, path, rect, wrapped
+from widgets.draw.see import Mark, Sentence, lit_by
+from widgets.draw.slide import LINE, NARROW, PX, cut_to
+from widgets.draw.svg import Svg, label, path, rect, wrapped
 from widgets.draw.table import Cell, Table, count_text, time_text
 from widgets.model.compiled import Arrays
 from widgets.model.house import House
@@ -20,8 +23,8 @@ from widgets.model.picture import Clock, Drawn, Picture, nothing
 from widgets.program.generated_source import kernel_of
 
 NAME = "inside"
-WIDTH, LEFT, BARS, ROW, HIGH = 640.0, 12.0, 236.0, 44.0, 30.0
-NUMBERS = 116.0  # at the right
+LEAST, HIGHEST, FOOT = 40.0, 110.0, 26.0  # of a part, and what stands below all
+NAMED, NUMBERS = 320.0, 130.0  # left and right of the bars
 GAP = 2.0
 
 
@@ -35,7 +38,9 @@ def table(rows: Traced, title: str, ops: tuple[str, ...]) -> Table:
             (task, name, round(x, 3), f"{x / whole:.1%}") for name, x in zip(names, us, strict=True)
         ]
     columns = ("task", "part", "µs, median", "share of the task")
-    return Table(columns, tuple(found), tuple(ops for _ in found), caption(rows, title))
+    return Table(
+        columns, tuple(found), tuple(ops for _ in found), caption(rows, title), see(rows, title)
+    )
 
 
 def caption(rows: Traced, title: str) -> str:
@@ -59,49 +64,94 @@ def cost(rows: Traced) -> str:
     )
 
 
-def figure(rows: Traced, title: str) -> Svg:
+def see(rows: Traced, title: str) -> tuple[Sentence, ...]:
+    """The sentences: which part takes most, how much is between parts, and what the stamps cost."""
+    told: list[Sentence] = []
+    shares = rows.shares[1:]
+    if shares:
+        at = max(range(len(shares)), key=lambda n: shares[n])
+        share = Mark(f"{shares[at]:.0%}", f"part{at + 1}")
+        told.append((share, f" of the time of {title} goes to: {rows.parts[at].words}."))
+        told.append((Mark(f"{rows.shares[0]:.1%}", "part0"), " lies between the parts."))
+    else:
+        told.append((f"{title}: a task is a few instructions, without parts.",))
+    slower = f"{rows.slower:.2f} times as long, {rows.low:.2f} to {rows.high:.2f}"
+    return (*told, (f"The stamps of this copy make it {slower}.",))
+
+
+def figure(rows: Traced, size: tuple[int, int], title: str) -> Svg:
     """A row a part: a bar a task, from left to right, and at the right its time and share of all
     tasks.
     """
-    said = caption(rows, title)
-    marks, y = [], 22.0
-    for line in wrapped(said, WIDTH - 2 * LEFT - 30):
-        marks.append(label(LEFT, y, line, "i w"))
-        y += 15
-    room = WIDTH - BARS - NUMBERS
-    longest = max(max(us) for us in rows.us) or 1.0
-    wide = min(40.0, room / len(rows.tasks))
+    width, height = size
     names = (REST, *(p.words for p in rows.parts))
-    order = [*range(1, len(names)), 0]
-    y += 4
-    for n in order:
-        marks += _part(rows, n, names[n], y, wide, longest)
-        y += ROW
-    marks.append(path(f"M{LEFT} {y + 0.5:g}H{WIDTH - LEFT}", "var(--line2)"))
+    order = sorted(range(1, len(names)), key=lambda n: -rows.shares[n])
+    most = max(1, int((height - FOOT) / LEAST) - 1)
+    kept = {*order[:most], 0}
+    shown = [n for n in (*range(1, len(names)), 0) if n in kept]
+    pitch = min(HIGHEST, (height - FOOT) / len(shown))
+    above = width < NARROW
+    left = 0.0 if above else min(NAMED, width * 0.36)
+    plan = Plan(width, left, width - left - NUMBERS, pitch, above)
+    marks = [
+        lit_by("".join(_part(rows, n, names[n], i * pitch, plan)), f"part{n}")
+        for i, n in enumerate(shown)
+    ]
+    longest = max(max(us) for us in rows.us)
     tasks = (
         f"tasks {rows.tasks[0]} to {rows.tasks[-1]}, a bar each"
         if len(rows.tasks) > 1
-        else (f"task {rows.tasks[0]}")
+        else f"task {rows.tasks[0]}"
     )
-    marks.append(label(BARS, y + 16, f"{tasks}; the highest {_us(longest)}", "q"))
-    return Svg(WIDTH, y + 28, "".join(marks), f"Inside a kernel: {said}")
+    less = f"; {len(names) - len(shown)} shorter parts in the table" * (len(shown) < len(names))
+    words = f"{tasks}; the highest {_us(longest)}{less}"
+    marks.append(label(0, height - 6, cut_to(words, width), title=words))
+    said = f"Inside a kernel: {caption(rows, title)}"
+    return Svg(width, height, "".join(marks), said, px=PX)
 
 
-def _part(rows: Traced, n: int, name: str, y: float, wide: float, longest: float) -> Iterator[str]:
-    base = y + ROW - 8
-    quiet = n == 0
-    yield path(f"M{LEFT} {y + 0.5:g}H{WIDTH - LEFT}", "var(--line)")
-    yield label(LEFT, base - 10, fit(name, BARS - LEFT - 12), "q" if quiet else "i", title=name)
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where bars are: from `left` on in so much `room`, a part every `pitch` pixels; `above`: names
+    stand over them.
+    """
+
+    width: float
+    left: float
+    room: float
+    pitch: float
+    above: bool
+
+
+def _part(rows: Traced, n: int, name: str, y: float, plan: Plan) -> Iterator[str]:
+    base, quiet = y + plan.pitch - 6, n == 0
+    if y:
+        yield path(f"M0 {y + 0.5:g}H{plan.width:g}", "var(--line)")
+    room = (plan.width - NUMBERS if plan.above else plan.left) - 12
+    lines = [*in_lines(name, room, 2)] if not plan.above and plan.pitch >= 44 else [name]
+    lines = lines if lines and len(lines) * LINE < plan.pitch else [name]
+    middle = y + 15 if plan.above else y + plan.pitch / 2 + 5 - LINE * (len(lines) - 1) / 2
+    for i, words in enumerate(lines):
+        yield label(0, middle + LINE * i, cut_to(words, room), "" if quiet else "i", title=name)
+    longest = max(max(us) for us in rows.us) or 1.0
+    tall = plan.pitch - (26 if plan.above else 12)
+    wide = min(60.0, plan.room / len(rows.tasks))
     fill = "url(#p-g-dependency)" if quiet else "var(--t2)"
     for at, (task, us) in enumerate(zip(rows.tasks, rows.us, strict=True)):
-        high = max(0.8, us[n] / longest * HIGH)
+        high = max(0.8, us[n] / longest * tall)
         said = f"task {task}, {name}: {_us(us[n])}, {us[n] / (sum(us) or 1.0):.1%} of it"
-        x = BARS + at * wide
-        box = (x, base - high, max(1.0, wide - GAP), high)
+        box = (plan.left + at * wide, base - high, max(1.0, wide - GAP), high)
         yield rect(*box, fill, 'stroke="var(--edge)" stroke-width="0.6"', title=said)
     mean = sum(us[n] for us in rows.us) / len(rows.us)
     text = f"{rows.shares[n]:.1%}, {_us(mean)}"
-    yield label(WIDTH - LEFT, base - 10, text, "q" if quiet else "i", anchor="end")
+    at_y = y + 15 if plan.above else y + plan.pitch / 2 + 5
+    yield label(plan.width, at_y, text, "" if quiet else "i", anchor="end")
+
+
+def in_lines(text: str, room: float, most: int) -> list[str]:
+    """A part's words in lines, none where these are more than `most`."""
+    lines = wrapped(text, room, PX)
+    return lines if len(lines) <= most else []
 
 
 def _us(us: float) -> str:
@@ -133,7 +183,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
     title = s.house.label(about, ops)
     if found is None:
         return _empty(f"nobody has looked into {title} yet")
-    return found, figure(found, title), table(found, title, ops)
+    return found, figure(found, s.view.size, title), table(found, title, ops)
 
 
 def _empty(said: str) -> Drawn:
