@@ -33,7 +33,8 @@ def table(graph: Graph) -> Table:
     )
 
 
-WIDEST, HIGH, PITCH, GAP = 190.0, 32.0, 52.0, 14.0  # a node, and from a row to the next
+WIDEST, HIGH, GAP = 190.0, 32.0, 14.0  # a node, and between two
+PITCH, ROOMY = 52.0, 84.0  # from a row to the next, at least and at most
 BEND, BESIDE, LANES = 10.0, 30.0, 5  # a long edge's place in a row, and those beside the graph
 MAP, DOT = 96.0, 6.0  # the whole graph in small, beside the rows that are drawn
 FOOT = 22.0
@@ -86,13 +87,14 @@ def _most_read(graph: Graph) -> int | None:
 @dataclass(frozen=True, slots=True)
 class Window:
     """The rows that are drawn, from `first` on, and where their nodes and bends are: middle, top
-    and width of each; `left` is where the first of them begins.
+    and width of each; `left` is where the first of them begins, `pitch` from a row to the next.
     """
 
     first: int
     count: int
     places: Mapping[int, tuple[float, float, float]]
     left: float
+    pitch: float
 
 
 def figure(graph: Graph, size: tuple[int, int], selected: str = "") -> Svg:
@@ -133,7 +135,9 @@ def _window(graph: Graph, size: tuple[int, int], selected: str) -> Window:
     first = max(0, min(at - most // 2, len(graph.rows) - most))
     rows = graph.rows[first : first + most]
     rest = len(rows) < len(graph.rows)
-    room = width - (MAP + 24 if rest and width >= NARROW else 0)
+    room = width - 2 - (MAP + 24 if rest and width >= NARROW else 0)
+    pitch = PITCH if rest else (height - HIGH - 2) / max(1, len(rows) - 1)
+    pitch = min(ROOMY, max(PITCH, pitch)) if len(rows) * PITCH <= height else pitch
     places: dict[int, tuple[float, float, float]] = {}
     for n, row in enumerate(rows):
         real = sum(v < len(graph.nodes) for v in row)
@@ -144,10 +148,10 @@ def _window(graph: Graph, size: tuple[int, int], selected: str) -> Window:
         x = BESIDE + (room - BESIDE - total) / 2
         for v in row:
             wide_ = each if v < len(graph.nodes) else BEND
-            places[v] = (x + wide_ / 2, 1 + n * PITCH, wide_)
+            places[v] = (x + wide_ / 2, 1 + n * pitch, wide_)
             x += wide_ + GAP
     left = min((x - w / 2 for x, _, w in places.values()), default=0.0)
-    return Window(first, len(rows), places, left)
+    return Window(first, len(rows), places, left, pitch)
 
 
 def _keys(graph: Graph) -> list[str]:
@@ -173,7 +177,7 @@ def _edge(graph: Graph, at: int, window: Window, selected: str) -> str:
     ink = 'class="edge sel"' if selected and selected in ends else 'class="edge"'
     ax, ay, aw = places[a]
     bx, by, bw = places[b]
-    if by - ay > PITCH + 1 and at not in graph.routes:
+    if by - ay > window.pitch + 1 and at not in graph.routes:
         lane = max(2.0, window.left - 12 - 5 * (at % LANES))
         d = f"M{ax - aw / 2:.1f} {ay + HIGH / 2}H{lane}V{by + HIGH / 2}H{bx - bw / 2:.1f}"
         body = path(d, "var(--edge)", f'{ink} stroke-dasharray="3 2"')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from widgets.draw.columns import Text, columns, line
 from widgets.draw.see import Mark, Sentence, lit_by
 from widgets.draw.slide import LINE, NARROW, PX, cut_to
-from widgets.draw.svg import Svg, label, path, rect
+from widgets.draw.svg import Svg, label, path, rect, text_width
 from widgets.draw.table import Table, count_text
 from widgets.model import stage_strip
 from widgets.model.on_show import OnShow
@@ -79,7 +79,8 @@ def figure(cells: tuple[StageCell, ...], size: tuple[int, int]) -> Svg:
     told = pitch >= TWO  # a second line has what a stage promises
     bar = max(40.0, width * 0.3) if width >= NARROW else 0.0
     room = columns(rows, width - (bar + 20 if bar else 0))
-    start = sum(room) + 16 * len(room) + 4
+    promises = max((text_width(c.promise, PX) for c in cells), default=0) + 20 if told else 0
+    start = max(sum(room) + 16 * len(room) + 4, min(promises, width * 0.6))
     marks = []
     for n, (cell, row) in enumerate(zip(cells, rows)):
         y = n * pitch
