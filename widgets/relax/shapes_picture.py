@@ -165,7 +165,7 @@ def _parts(rows: ShapeRows, selected: str, most: int) -> tuple[_Part, ...]:
         near = around(uses, [selected in u.ops for u in uses], most)
         used = dict.fromkeys(name for u in uses for name in u.symbols)
         keys = f"{key} {_keys(used, numbers)}"
-        beside = ((f"{len(uses):,} speak of a symbol", keys),) if uses else ()
+        beside = ((f"{len(uses):,} depend on a symbol", keys),) if uses else ()
         lines = tuple(_use(u, key, numbers, selected) for u in near)
         found.append(_Part(title, lines, len(uses), keys, beside, none))
     return tuple(found)
