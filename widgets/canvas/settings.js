@@ -12,11 +12,15 @@ export function settingsView(ctx) {
   async function load(next) {
     const { data } = await ctx.host.ask("settings", { room: next }), focused = rows.getRootNode().activeElement;
     if (rows.contains(focused)) held = { ...focused.dataset };
+    const typed = next === room ? controls.map(c => [c, fieldOf(c)]).filter(([c, field]) => field?.type === "text" && field.value !== c.now).map(([c, field]) => [c, field.value, field.parentNode.querySelector(".wrong")?.textContent]) : [];
     if (next !== room) filter.value = "";
     room = next; controls = data.controls;
     box.querySelector("table").setAttribute("aria-label", room === "hardware" ? `Hardware of ${data.device}` : "Options");
     draw();
+    for (const [c, text, why] of typed) { const field = fieldOf(c); if (field) { field.value = text; if (why) wrong(field, why); } } // what was typed meanwhile stays
   }
+  /** Where a control's value is now: it may have been drawn anew since it was asked for. */
+  const fieldOf = c => rows.querySelector(`[data-name="${CSS.escape(c.name)}"][data-part="value"]`);
   /** Who had the focus has it again. */
   function again() {
     if (held) rows.querySelector(`[data-name="${CSS.escape(held.name ?? "")}"][data-part="${held.part}"]`)?.focus({ preventScroll: true });
@@ -34,10 +38,10 @@ export function settingsView(ctx) {
   }
   function control(c) {
     const known = { "data-name": c.name, "data-part": "value", "aria-label": c.title };
-    if (c.kind === "switch") { const box = h("input", { type: "checkbox", checked: c.now === "on", ...known, onchange: () => turned(c, box.checked ? "on" : "off", why => { box.checked = c.now === "on"; wrong(box, why); }) }); return box; }
-    if (c.kind === "choice") { const list = h("select", { ...known, onchange: () => turned(c, list.value, why => { list.value = c.now; wrong(list, why); }) }, c.choices.map(o => h("option", { selected: o === c.now }, o))); return list; }
-    const field = h("input", { type: "text", value: c.now, title: c.legal, spellcheck: "false", ...known, onkeydown: event => { if (event.key === "Enter") field.blur(); if (event.key === "Escape") { event.stopPropagation(); field.value = c.now; wrong(field, ""); field.blur(); } }, oninput: () => wrong(field, ""), onchange: () => turned(c, field.value.trim(), why => wrong(field, why)) });
-    const by = (part, word, times) => h("button", { class: "btn", type: "button", "data-name": c.name, "data-part": part, title: word, "aria-label": `${c.title}: ${word}`, onclick: () => turned(c, scaled(c, times), why => wrong(field, why)) }, part);
+    if (c.kind === "switch") { const box = h("input", { type: "checkbox", checked: c.now === "on", ...known, onchange: () => turned(c, box.checked ? "on" : "off", why => { const now = fieldOf(c) ?? box; now.checked = c.now === "on"; wrong(now, why); }) }); return box; }
+    if (c.kind === "choice") { const list = h("select", { ...known, onchange: () => turned(c, list.value, why => { const now = fieldOf(c) ?? list; now.value = c.now; wrong(now, why); }) }, c.choices.map(o => h("option", { selected: o === c.now }, o))); return list; }
+    const field = h("input", { type: "text", value: c.now, title: c.legal, spellcheck: "false", ...known, onkeydown: event => { if (event.key === "Enter") field.blur(); if (event.key === "Escape") { event.stopPropagation(); field.value = c.now; wrong(field, ""); field.blur(); } }, oninput: () => wrong(field, ""), onchange: () => turned(c, field.value.trim(), why => wrong(fieldOf(c) ?? field, why)) });
+    const by = (part, word, times) => h("button", { class: "btn", type: "button", "data-name": c.name, "data-part": part, title: word, "aria-label": `${c.title}: ${word}`, onclick: () => turned(c, scaled(c, times), why => wrong(fieldOf(c) ?? field, why)) }, part);
     return room === "hardware" ? [field, by("÷2", "half of it", 0.5), by("×2", "twice of it", 2)] : field;
   }
   /** A setting at another text; what is refused is told at its field, and everything stays as it was. */
