@@ -3,7 +3,7 @@
   const house = document.querySelector('.house'), bad = new Set();
   const seen = node => node.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && node.getClientRects().length && !node.disabled;
   const name = node => `${node.localName}.${node.getAttribute('class') ?? ''} ${(node.getAttribute('aria-label') ?? node.textContent).trim().slice(0, 40)}`;
-  const groups = '[role=tablist],[role=radiogroup],[role=listbox],[role=menu],nav,.thumbs,svg,.plot,table';
+  const groups = '[role=tablist],[role=radiogroup],[role=listbox],nav,.thumbs,svg,.plot,table';
   const over = house.querySelector('.ov,.pop:not([hidden]),.sheet,.glossary,.drw.open .pane') ?? house; // what lies over the picture closes by Escape
   for (const node of over.querySelectorAll('button,select,input,textarea,summary,[role=button],[role=slider],.hl,[tabindex]')) {
     if (!seen(node) || node.localName === 'canvas') continue; // the wall's tasks are come to by J and K

@@ -32,7 +32,7 @@ const wrong = cell => bad(cell) || cell.failed ? h("span", { class: "ck bad", ti
 
 /** The list of pictures beside the rail. `groups`: of each stage on it its cell, its pictures, and those that every stage has; `go(picture)` shows one. */
 export function pictureList(go) {
-  const box = h("div", { class: "fly", hidden: true, role: "menu", "aria-label": "Pictures" });
+  const box = h("div", { class: "fly", hidden: true, role: "group", "aria-label": "Pictures" });
   const close = () => { box.hidden = true; };
   box.addEventListener("keydown", event => {
     const all = [...box.querySelectorAll("button")], at = all.indexOf(event.target.closest("button")), to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
@@ -40,7 +40,7 @@ export function pictureList(go) {
     event.preventDefault(); event.stopPropagation();
     all[(to + all.length) % all.length].focus();
   });
-  const item = now => picture => h("button", { type: "button", role: "menuitem", "data-picture": picture.name, "aria-current": String(picture.name === now), title: picture.words, onclick: () => { close(); go(picture.name); } }, picture.title);
+  const item = now => picture => h("button", { type: "button", "data-picture": picture.name, "aria-current": String(picture.name === now), title: picture.words, onclick: () => { close(); go(picture.name); } }, picture.title);
   return {
     box, close,
     get stage() { return box.hidden ? "" : box.dataset.stage; },
