@@ -110,6 +110,7 @@ def test_a_saved_page_links_lines_too(browser: object, tmp_path: object, session
     found = tab.page
     found.goto(path.as_uri())
     found.wait_for_selector("#house .house")
+    found.evaluate("globalThis.driver = document.querySelector('#house .ironworks').ironworks")
     found.evaluate(SUM)
     found.evaluate("driver.stage('EMITTED')")
     found.evaluate("driver.go('lines')")

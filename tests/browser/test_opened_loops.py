@@ -9,9 +9,11 @@ import explorer
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import house
 from tests.widgets import made_by_hand as hand
+from widgets.program import flow_graph
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
+MANY = 10_000  # blocks, more than any kernel has
 FOLDS, BLOCKS = "#room .picture .block[data-loop]", "#room .picture .block"
 
 
@@ -21,8 +23,10 @@ def test_a_folded_loop_is_opened_and_all_are_folded_again(
     browser: Browser, width: int, scheme: str
 ) -> None:
     session = Session(explorer.compile("zoo:small_mobilevit"), compare=hand.compare)
-    longest = max(session.now.compiled.kernels, key=lambda k: len(k.listings.assembly.text))
-    op = session.house.order[sorted(longest.origins)[0]]
+    blocks = {k: len(flow_graph.data(k, most=MANY).nodes) for k in session.now.compiled.kernels}
+    largest = max(blocks, key=lambda k: blocks[k])
+    assert blocks[largest] > flow_graph.MOST_NODES
+    op = session.house.order[sorted(largest.origins)[0]]
     with house(browser, session, width=width, scheme=scheme) as page:
         page.evaluate("driver.stage('EMITTED')")
         page.evaluate(f"driver.select({op})")
