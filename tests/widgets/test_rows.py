@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import explorer
 from explorer.compilation import operators
 from explorer.errors import BadOption
 from explorer.ir.decisions.control import TaskTree
@@ -225,6 +226,14 @@ def test_hostile_names_stay_text() -> None:
     marked = [e.get("data-op") for e in tree.iter() if e.get("data-op")]
     assert {*marked} == {name.replace(" ", "%20")}
     assert "<script" not in dataflow_picture.table(graph).html()
+
+
+def test_a_kernel_of_one_number_has_a_layout() -> None:
+    (rows,) = tile_layout.data(
+        explorer.compile(explorer.trace(lambda x: x + 1.0)(explorer.tensor("float32"))).program
+    )
+    first, *_ = map(sentence_text, tile_layout.see(rows))
+    assert first == "The scalar output of add is 1 task of scalar, 4 B."
 
 
 def test_a_graph_too_high_for_its_page_is_drawn_around_the_selection_and_whole_in_small() -> None:

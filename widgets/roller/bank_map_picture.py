@@ -114,7 +114,8 @@ def see(rows: BankRows) -> tuple[Sentence, ...]:
         verb = "waits" if len(waits) < 2 else "wait"
         told.append((Mark(count, "access"), " to shared memory, ", some, f" {verb} for a bank."))
     else:
-        told.append((f"{count_text(rows.threads, 'thread')} use no shared memory.",))
+        use = "uses" if rows.threads == 1 else "use"
+        told.append((f"{count_text(rows.threads, 'thread')} {use} no shared memory.",))
     if waits:
         worst = max(waits, key=lambda n: rows.asks[n].cycles / max(1, rows.asks[n].least))
         a = rows.asks[worst]

@@ -157,7 +157,8 @@ def see(rows: RewriteRows) -> tuple[Sentence, ...]:
     last = len(sizes) - 1
     lengths = [sum(mark != "-" for mark, _ in rows.steps[n][1]) for n in (0, last)]
     first = Mark(count_text(lengths[0], "line"), "rewrite0")
-    told.append((first, " become ", Mark(f"{lengths[1]:,}", f"rewrite{last}"), "."))
+    become = " becomes " if lengths[0] == 1 else " become "
+    told.append((first, become, Mark(f"{lengths[1]:,}", f"rewrite{last}"), "."))
     if rows.predicted:
         told.append((f"{rows.predicted[0].upper()}{rows.predicted[1:]}.",))
     return tuple(told)

@@ -183,7 +183,7 @@ def _registers(r: TileRows) -> str:
 
 
 def _sizes(cuts: tuple[Cut, ...], field: str) -> str:
-    return "×".join(str(getattr(c, field)) for c in cuts)
+    return "×".join(str(getattr(c, field)) for c in cuts) or "scalar"
 
 
 def see(k: TileRows | None) -> tuple[Sentence, ...]:
