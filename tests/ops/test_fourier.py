@@ -60,6 +60,23 @@ def test_a_transform_equals_onnxruntime(case: Case, tmp_path: Path) -> None:
     check(replace(case, tolerance=1e-5), tmp_path)
 
 
+@pytest.mark.parametrize("attrs", [{}, {"inverse": 1}, {"onesided": 1}], ids=str)
+def test_a_transform_of_nothing_is_one_over_symbols_too(
+    attrs: dict[str, int], tmp_path: Path
+) -> None:
+    for shape in ((2, 0, 3, 2), (0, 4, 3, 2)):
+        data = np.zeros((*shape[:-1], 1 if "onesided" in attrs else 2), np.float32)
+        for free in ((), (0,), (*shape, 1)):
+            model = proto(Case("DFT", [data], {"axis": 1, **attrs}, free=free, opset=17))
+            onnx.save(model, tmp_path / "case.onnx")
+            dims = model.graph.input[0].type.tensor_type.shape.dim
+            bounds = {d.dim_param: (0, None) for d in dims if d.dim_param}
+            kernels = legalize(deduce(load(tmp_path / "case.onnx", bounds=bounds).program))
+            got = evaluate(kernels, {"x0": data})["y0"]
+            rows = shape[1] // 2 + 1 if "onesided" in attrs else shape[1]
+            assert got.shape == (shape[0], rows, shape[2], 2) and not got.any()
+
+
 def program(case: Case, folder: Path) -> Program:
     onnx.save(proto(case), folder / "case.onnx")
     return load(folder / "case.onnx").program

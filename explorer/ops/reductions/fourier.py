@@ -290,6 +290,9 @@ def _reference(attrs: Mapping[str, Any], args: Any) -> Any:
     signal = x[..., 0] + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
     if attrs.get("inverse") and attrs.get("onesided"):
         return np.fft.irfft(signal, length, axis)[..., None].astype(x.dtype)
+    if not (signal.shape[axis] if length is None else length):  # NumPy has no transform of nothing
+        rows = 1 if attrs.get("onesided") else 0
+        return np.zeros((*signal.shape[:axis], rows, *signal.shape[axis + 1 :], 2), x.dtype)
     found = (np.fft.ifft if attrs.get("inverse") else np.fft.fft)(signal, length, axis)
     if attrs.get("onesided"):
         found = np.take(found, np.arange(found.shape[axis] // 2 + 1), axis)
