@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+import explorer
 from explorer.cache import Memory
 from explorer.counters import counters
 from explorer.errors import BadOption, Cancelled
@@ -25,7 +26,8 @@ from explorer.ir.program import Binding, Constant, Program
 from explorer.ir.shapes.dims import ShapeEnv, SymbolBound
 from explorer.ir.stage import Stage
 from explorer.passes import compiler_pass, find_pass, passes
-from explorer.passes.pipeline.fingerprint import pass_key, program_key
+from explorer.passes.pipeline import pipeline
+from explorer.passes.pipeline.fingerprint import differ_beside_bindings, pass_key, program_key
 from explorer.passes.pipeline.pipeline import Step, run_steps
 from explorer.passes.pipeline.random_inputs import random_inputs
 from explorer.passes.simplify.dead_code import remove_dead_code
@@ -187,6 +189,22 @@ def test_the_content_of_a_program_is_its_key(program: Program, tmp_path: Path) -
     assert program_key(program) != program_key(break_values(program))
     bounded = replace(program, env=ShapeEnv((SymbolBound("n", 1, 8),)))
     assert program_key(program) != program_key(bounded)
+
+
+def test_other_decisions_are_seen_without_all_of_a_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a policy of Rammer that is tried what other policies decided is no concern."""
+    c = explorer.compile("zoo:tiny_skip", until="planned")
+    told: list[Program] = []
+    monkeypatch.setattr(pipeline, "program_key", lambda p: told.append(p) or program_key(p))
+    for policy in ("op-by-op", "critical-path"):
+        other = c.with_options(rammer=replace(c.options.rammer, policy=policy))
+        assert other.program.decisions.rammer != c.program.decisions.rammer
+    assert not told
+    program = c.program
+    assert not differ_beside_bindings(program, replace(program, env=ShapeEnv(program.env.symbols)))
+    assert differ_beside_bindings(program, replace(program, name="another"))
 
 
 def test_a_pass_is_its_options_and_the_source_of_its_functions() -> None:

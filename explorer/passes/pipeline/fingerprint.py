@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -86,10 +86,21 @@ def program_key(program: Program) -> str:
             state.update(_parts.digest(binding, _digest))
     for name, constant in sorted(program.constants.items()):
         state.update(_text(name) + _constant_digest(constant))
-    rest = (program.env, program.sources, program.dropped, program.stage, program.name)
-    decisions = (getattr(program.decisions, f.name) for f in fields(program.decisions))
-    state.update(b"".join(map(_digest_of, (*rest, *decisions))))
+    state.update(b"".join(map(_digest_of, _beside_bindings(program))))
     return state.hexdigest()
+
+
+def differ_beside_bindings(one: Program, other: Program) -> bool:
+    """Return True if two programs differ in their decisions or other parts beside functions and
+    constants. Of those that both share nothing is digested: a long program's take a second.
+    """
+    pairs = zip(_beside_bindings(one), _beside_bindings(other), strict=True)
+    return any(a is not b and _digest_of(a) != _digest_of(b) for a, b in pairs)
+
+
+def _beside_bindings(program: Program) -> Iterator[object]:
+    yield from (program.env, program.sources, program.dropped, program.stage, program.name)
+    yield from (getattr(program.decisions, f.name) for f in fields(program.decisions))
 
 
 def _digest_of(part: object) -> bytes:
