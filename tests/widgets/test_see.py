@@ -271,13 +271,13 @@ def test_a_tile_that_is_faster_than_its_roof_is_told_so() -> None:
         "matmul", "v100", False, (Roof("L2", 80, 3000.0),), ((80, 12000.0),), (point,), 0, ()
     )  # fmt: skip
     assert [sentence_text(s) for s in roofline_picture.see(rows)] == [
-        "matmul is bound by L2: 0.25 operations a byte, the ridge is at 4.",
-        "It is predicted to reach 900 GFLOP/s, above the 750 GFLOP/s of L2: "
+        "matmul is bound by L2: 0.25 operations a byte, ridge at 4.",
+        "Predicted: 900 GFLOP/s, above the 750 GFLOP/s of L2: "
         "nearer memory serves what is read again.",
     ]
     fast = replace(rows, points=(replace(point, intensity=8.0, bound=12000.0),))
     assert sentence_text(roofline_picture.see(fast)[0]) == (
-        "matmul is bound by compute: 8 operations a byte from L2, the ridge is at 4."
+        "matmul is bound by compute: 8 operations a byte from L2, ridge at 4."
     )
 
 

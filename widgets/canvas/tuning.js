@@ -69,7 +69,7 @@ export function tuningView(ctx) {
 
   function list() {
     const most = Math.max(...form.candidates.map(c => c.us), 1e-9);
-    return h("table", { class: "tbl cands", "aria-label": "Candidates" }, h("tr", {}, ["tile, registers", "predicted", "", "against the one in use, measured"].map((c, i) => h("th", { class: i === 1 ? "r" : null }, c))),
+    return h("table", { class: "tbl cands", "aria-label": "Candidates" }, h("tr", {}, ["tile, registers", "predicted", "", "measured"].map((c, i) => h("th", { class: i === 1 ? "r" : null }, c))),
       form.candidates.map(c => h("tr", { class: `pick${same(c.fields, fields) ? " on" : ""}`, tabindex: 0, title: c.refused || "Choose this tile", onclick: () => choose(c), onkeydown: e => { if (e.key === "Enter") { e.stopPropagation(); choose(c); } } },
         h("td", { class: "mono" }, `${c.on ? "• " : ""}${c.label}`), h("td", { class: "r" }, c.refused ? "" : duration(c.us)), h("td", {}, c.refused ? h("span", { class: "cross", role: "img", "aria-label": "refused" }, "✕") : h("span", { class: "bar1", style: `width:${Math.max(1, c.us / most * 64)}px` })),
         h("td", { class: c.refused ? "s wrap" : "" }, c.refused || (c.said ? `${c.said.big}, ${duration(c.said.us)} (${c.said.low.toFixed(2)} to ${c.said.high.toFixed(2)}, n = ${c.said.n})` : c.on ? "in use" : "")))));

@@ -51,25 +51,25 @@ def see(rows: RooflineRows) -> tuple[Sentence, ...]:
         ridge = Mark(f"{peak / speed[p.level]:.3g}", f"roof:{rows.levels.index(p.level)} all")
         of = "" if bound != COMPUTE else f" from {p.level}"
         found.append(
-            (f"{rows.kernel} is bound by {bound}: ", each, f"{of}, the ridge is at ", ridge, ".")
+            (f"{rows.kernel} is bound by {bound}: ", each, f"{of}, ridge at ", ridge, ".")
         )
     reached = Mark(speed_text(p.modelled), "current")
     clock: Sentence = ()
     if p.measured > 0:
         clock = (" (measured ", Mark(speed_text(p.measured), f"measured tile:{rows.rank}"), ")")
-    most = f" of the {speed_text(p.bound)} that {bound} allows."
+    most = f" of at most {speed_text(p.bound)}."
     if p.modelled > 1.01 * p.bound:
         roof = f", above the {speed_text(p.bound)} of {bound}"
         most = f"{roof}: nearer memory serves what is read again."
-    found.append(("It is predicted to reach ", reached, *clock, most))
+    found.append(("Predicted: ", reached, *clock, most))
     if rows.errors:
         timed = Mark(count_text(len(rows.errors), "tile"), "measured")
         found.append(("Predicted over measured time of ", timed, f": {rows.error:.2f} on average."))
     elif len(rows.points) > 1:
         speeds = [x.modelled for x in rows.points]
         tiles = Mark(count_text(len(speeds), "tile"), "predicted")
-        ends = f" are predicted at {speed_text(min(speeds))} to {speed_text(max(speeds))}."
-        found.append(("The ", tiles, " to choose from", ends))
+        ends = f" reach {speed_text(min(speeds))} to {speed_text(max(speeds))}."
+        found.append(("All ", tiles, ends))
     return tuple(found)
 
 
