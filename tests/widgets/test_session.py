@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+import explorer
 from explorer.errors import BadOption, SnapshotError
 from explorer.measure.compare import Comparison
 from explorer.passes.pipeline.progress import told
 from explorer.rammer import POLICIES, Options
 from explorer.rammer.model import Facts, Placement
 from tests.widgets import made_by_hand as hand
+from widgets.draw.table import time_text
 from widgets.memory import memory_plan
 from widgets.model.knobs import turned
 from widgets.page import report
@@ -365,3 +367,24 @@ def test_the_step_under_way_is_never_one_more_than_there_are() -> None:
     assert job.what == "Compiling: clean up, 1 of 29"
     job.compiling("plan memory", 29, 29)
     assert job.what == "Compiling: plan memory, 29 of 29"
+
+
+def test_a_timed_setting_is_timed_again_where_that_is_asked() -> None:
+    session = Session(explorer.compile("tests/data/tiny_skip.onnx"))
+    session.answer("measure", {})
+    first = session.steps.now.time
+    assert session.answer("begin_measure", {}) == {}
+    session.answer("measure", {})
+    assert session.steps.now.time is first
+    session.answer("measure", {"again": True})
+    assert session.steps.now.time is not first
+    assert session.steps.pinned.time is session.steps.now.time  # it is the baseline as well
+    session.turn_to("threads", 1)
+    session.answer("measure", {})
+    versus = session.steps.now.versus
+    assert versus is not None and "baseline" in session.verdict()["small"]
+    assert f"{time_text(versus.second.median_us)} in turns" in session.verdict()["small"]
+    begun = session.answer("begin_measure", {"again": True})
+    assert session.bench.jobs.wait(begun["job"])["error"] is None
+    session.answer("measure", {"again": True})
+    assert session.steps.now.versus is not versus

@@ -235,10 +235,12 @@ export function mount(el, host) {
   }
   /** Controls of the picture that would take a second line stand under What if. */
   function fit() {
+    const held = root.getRootNode().activeElement;
     controls.append(...rest.childNodes);
     while (controls.isConnected && head.offsetHeight > 46 && controls.childElementCount > 1) rest.prepend(controls.lastElementChild);
     const button = head.querySelector("[aria-expanded]:not(.dn)");
     if (button) button.dataset.more = rest.childElementCount ? ` +${rest.childElementCount}` : "";
+    if (held?.isConnected && held !== root.getRootNode().activeElement && held.closest?.(".rbar")) held.focus({ preventScroll: true }); // what is moved loses it
   }
   const offerSaving = mine => put(saves, rooms.saving(mine.name, state.table, mine.live === "wall" && !state.table ? wall : null));
   const choice = (label, options, now, pick) => h("label", { class: "knob choice" }, h("span", { class: "l" }, label), h("select", { "aria-label": label, title: options.find(([value]) => value === now)?.[1] ?? null, onchange: e => pick(options[e.target.selectedIndex][0]) }, options.map(([value, text]) => h("option", { selected: value === now }, text))));
@@ -296,16 +298,18 @@ export function mount(el, host) {
     put(waiting, h("div", { class: "none" }, h("h3", {}, head), h("p", {}, words), h("div", { class: "ways" }, ways)));
     waiting.hidden = false;
   }
+  /** Which call takes the most time, where that is not the selected one. */
+  const most_ = top => top < 0 || lit.has(top) ? "" : `; ${ctx.callLabel(top)} takes the most, ${Math.round(wall.facts(new Set([top])).call * 100)} %`;
   /** What the wall says: its sentences, and the legend with the shares of time. */
   function walled() {
     if (onShow().live !== "wall" || state.table) return;
-    const { shares, units, unit, call } = wall.facts(lit), causes = host.get("causes"), name = ctx.opName(state.op);
+    const { shares, units, unit, call } = wall.facts(lit), top = wall.costliest(), causes = host.get("causes"), name = ctx.opName(state.op);
     if (!shares) { see.show([[["No kernel of this program is scheduled.", ""]]]); put(legend); return; }
     const idle = causes.filter(([key]) => shares[key] > 0.0005).sort((a, b) => shares[b[0]] - shares[a[0]]), most = idle[0], share = value => `${(value * 100).toFixed(value < 0.0095 ? 1 : 0)} %`;
     see.show([
       [[plural(units, unit), "core"], [units === 1 ? " is " : " are ", ""], [share(shares.busy), "busy"], [" busy.", ""]],
       most ? [["Most idle time is ", ""], [`${most[1]}, ${share(shares[most[0]])}`, `idle ${most[0]}`], [".", ""]] : [["No core is idle.", ""]],
-      state.op >= 0 ? call ? [[name, "op"], [" takes ", ""], [share(call), "op"], [" of the busy time.", ""]] : [[name, ""], [" is on no core.", ""]] : [["Select an operator to see its tasks.", ""]]]);
+      state.op >= 0 ? call ? [[name, "op"], [" takes ", ""], [share(call), "op"], [` of the busy time${most_(top)}.`, ""]] : [[name, ""], [" is on no core.", ""]] : [[`Select an operator to see its tasks${most_(top)}.`, ""]]]);
     const used = new Set(calls().map(c => c[1])), hatch = key => s("svg", { width: 16, height: 12 }, s("rect", { x: 0.5, y: 0.5, width: 15, height: 11, fill: `url(#${prefix}g-${key})`, stroke: "var(--edge)" }));
     const item = (lights, mark, text) => h("span", { class: "hl0", onpointerenter: () => wall.light([lights.split(" ")]), onpointerleave: () => wall.light([]) }, mark, text);
     put(legend, h("div", {}, h("b", {}, `busy ${share(shares.busy)}`), host.get("families").filter(f => used.has(f)).map(f => item(`fam:${f}`, ctx.familyMark(f), f))),
@@ -489,8 +493,8 @@ export function mount(el, host) {
     looking = setTimeout(() => { if (host.alive && !busy && house.isConnected) quietly(host.ask("look_ahead")); }, LOOK_AHEAD_MS);
   }
   /** Time what is on show, after any other timing; n grows while it goes on, and a turn that waits ends it. */
-  async function measured() {
-    const begun = () => host.ask("begin_measure").catch(error => host.alive && error.sentence?.includes("under way") ? null : { data: {} }); // what else is refused, `measure` tells
+  async function measured(again = false) {
+    const begun = () => host.ask("begin_measure", again ? { again } : {}).catch(error => host.alive && error.sentence?.includes("under way") ? null : { data: {} }); // what else is refused, `measure` tells
     await idle(); // what the page draws takes a core from what is timed
     let first = await begun();
     while (!first) {
@@ -512,14 +516,14 @@ export function mount(el, host) {
         await new Promise(done => setTimeout(done, now.what ? 100 : 250)); // seldom, for the same reason
       }
     } finally { working = 0; verdict(); }
-    return host.ask("measure");
+    return host.ask("measure", again ? { again } : {});
   }
   /** The page has drawn what it has to, or half a second has passed. */
   const idle = () => new Promise(done => globalThis.requestIdleCallback ? requestAnimationFrame(() => requestIdleCallback(done, { timeout: 500 })) : setTimeout(done, 50));
-  /** Time what was only planned so far. */
+  /** Time what is on show, anew where that was done. */
   async function remeasure() {
     busy++; house.setAttribute("aria-busy", "true"); say("Measuring…", true);
-    await measured().then(answer => say(answer?.data?.said ?? ""), error => say(error.sentence ?? String(error)));
+    await measured(Boolean(host.get("verdict")?.n)).then(answer => say(answer?.data?.said ?? ""), error => say(error.sentence ?? String(error)));
     ended();
   }
   let next = null; // the turn that waits for the one under way
@@ -570,7 +574,7 @@ export function mount(el, host) {
       "[": () => step(-1), "]": () => step(1), j: () => walk(1), k: () => walk(-1), z: () => !picture.hidden ? rooms.zoom(1.25) : wall.zoom(0.6), x: () => !picture.hidden ? rooms.zoom(0.8) : wall.zoom(1 / 0.6), t: flip, d: diff,
       r: nextRoom, f: full, a: compare, m: () => runs() ? (remeasure(), true) : false, g: () => open("graph"), i: () => open("inspector"), c: () => open("code"), w: asking, n: whyNot,
       ",": () => picture.hidden ? wall.step(-1) : player.step(-1) || rooms.step(-1), ".": () => picture.hidden ? wall.step(1) : player.step(1) || rooms.step(1), "<": () => player.end(-1) || rooms.end(-1), ">": () => player.end(1) || rooms.end(1), " ": () => pressed ? false : (player.toggle(), true), b: () => quietly(command("pin")), p: () => quietly(command("pin")), u: () => quietly(command(shift ? "redo" : "undo")), l: copy, s: save, "/": find, "?": sheet,
-      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".glossary")) words(); else if (list.stage) list.close(); else if (!whatIf.hidden) asking(); else if (rooms.drawing) endDrawing(); else if (working) stop(); else if (linked.chosen) { spoken = ""; linked.choose("", []); } else if (wall.view || wall.hand.picked) { wall.hand.pick(null); wall.whole(); } else if (state.op >= 0) select(-1); },
+      Escape: () => { if (house.querySelector(".sheet")) sheet(); else if (house.querySelector(".glossary")) words(); else if (list.stage) list.close(); else if (!whatIf.hidden) asking(); else if (rooms.drawing) endDrawing(); else if (rooms.end()) say("Ending…", true); else if (working) stop(); else if (linked.chosen) { spoken = ""; linked.choose("", []); } else if (wall.view || wall.hand.picked) { wall.hand.pick(null); wall.whole(); } else if (state.op >= 0) select(-1); },
       ArrowLeft: () => shift ? nudge(-1, 0) || (!picture.hidden ? false : wall.pan(-0.2)) : player.step(-1), ArrowRight: () => shift ? nudge(1, 0) || (!picture.hidden ? false : wall.pan(0.2)) : player.step(1),
       ArrowUp: () => shift && nudge(0, -1) || scroll(-1), ArrowDown: () => shift && nudge(0, 1) || scroll(1),
     };
@@ -598,7 +602,7 @@ export function mount(el, host) {
     const ops = call >= 0 ? calls()[call]?.[2] ?? [] : [];
     if (chosen >= 0 || ops.length) select(chosen >= 0 ? chosen : headOf(ops));
   }
-  const by = { bar: top, undo: top, stages, knobs: () => { knobs.load(); }, verdict, history: () => inspector.show(), absent: () => { stages(); picture_(); }, graph_operators: later, graph_kernels: later, calls: later, operators: later, walls: () => { wall.load(); light(); picture_(); } };
+  const by = { bar: top, undo: top, stages, knobs: () => { knobs.load(); }, verdict, history: () => inspector.show(), absent: () => { stages(); picture_(); }, graph_operators: later, graph_kernels: later, calls: later, operators: later, walls: () => { wall.load(); light(); picture_(); inspector.load(); } };
   let pending = 0;
   function later() { cancelAnimationFrame(pending); pending = requestAnimationFrame(() => { everything(); inspector.load(); }); }
   for (const [part, act] of Object.entries(by)) host.on(part, act);

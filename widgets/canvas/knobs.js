@@ -22,7 +22,7 @@ export function knobsView(ctx) {
 
   function make(knob) {
     const why = h("div", { class: "why", role: "alert", hidden: true });
-    const value = h("b", {}, knob.labels[knob.now]), head = h("span", { class: "l" }, knob.label), slides = knob.kind === "slider";
+    const value = h("b", {}, knob.labels[knob.now]), slides = knob.kind === "slider", [short, ...range] = slides ? knob.label.split(/(?=, )/) : [knob.label], head = h("span", { class: "l" }, short, range.length ? h("span", { class: "range" }, range.join("")) : null);
     const control = { segments, slider, choice }[knob.kind](knob, set);
     const hint = `${knob.label}: ${knob.labels[knob.now]}${knob.hint ? `. ${knob.hint}` : ""}`;
     const node = h("div", { class: `knob ${knob.kind}`, "data-knob": knob.name, title: hint }, head, slides ? value : null, control.node, why);

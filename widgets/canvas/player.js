@@ -68,8 +68,10 @@ export function playerView({ say, see }) {
     /** Show the steps of another picture, null where it has none. */
     of(player) {
       if (player?.name !== now?.name || !player) { running = 0; clearTimeout(timer); }
+      const held = box.contains(box.getRootNode().activeElement);
       now = player?.last > 0 ? player : null;
       box.hidden = !now;
+      if (held && !now) box.closest(".house")?.focus({ preventScroll: true }); // what had the focus is gone
       draw();
     },
     /** A step was taken in the picture itself. */

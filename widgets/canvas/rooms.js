@@ -98,6 +98,7 @@ export function roomsView(ctx, picture) {
     }
     if (number !== asked) return false;
     const held = shown?.room === room && shown.op === ctx.op() && steps?.go ? steps.now : null; // drawn anew, it stays at its step
+    if (shown?.room !== room) picture.scrollTop = 0;
     shown = { room, table, op: ctx.op() };
     drawnAt = size;
     picture.dataset.room = room;
@@ -190,10 +191,16 @@ export function roomsView(ctx, picture) {
       [action, ...actions].filter(a => a.length && live).map(a => h("button", { class: "btn", type: "button", "data-action": a[0], title: a[3] ?? null, onclick: () => act(a) }, running?.name === a[0] ? running.said : a[1])),
       note ? h("span", { class: "note" }, note) : null);
   }
+  /** End what a button began; false where nothing goes on. */
+  function end() {
+    if (!running?.job) return false;
+    ctx.host.ask("cancel", { job: running.job }).catch(() => {});
+    return true;
+  }
   const pressed = name => [bar, ctx.rest].map(place => place?.querySelector(`[data-action="${name}"]`)).find(Boolean);
   /** What a button does takes a while: it says how far it is, and a second click ends it. The picture may be drawn anew meanwhile. */
   async function act([name, title, args = {}]) {
-    if (running) { if (running.job) ctx.host.ask("cancel", { job: running.job }).catch(() => {}); return; }
+    if (running) { end(); return; }
     running = { name, job: 0, said: title };
     try {
       const { data } = await ctx.host.ask(`begin_${name}`, args);
@@ -264,7 +271,7 @@ export function roomsView(ctx, picture) {
   }
   return {
     unfold,
-    show, stop, tableOf, zoom,
+    show, stop, end, tableOf, zoom,
     /** Whether a picture is being drawn that takes long. */
     get drawing() { return drawing !== null; },
     /** How what is shown can be saved: a table as CSV, a picture in any way. */

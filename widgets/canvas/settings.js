@@ -11,7 +11,7 @@ export function settingsView(ctx) {
 
   async function load(next) {
     const { data } = await ctx.host.ask("settings", { room: next }), focused = rows.getRootNode().activeElement;
-    if (rows.contains(focused)) held = { ...focused.dataset };
+    if (rows.contains(focused)) held = { ...focused.dataset, y: focused.getBoundingClientRect().top };
     const typed = next === room ? controls.map(c => [c, fieldOf(c)]).filter(([c, field]) => field?.type === "text" && field.value !== c.now).map(([c, field]) => [c, field.value, field.parentNode.querySelector(".wrong")?.textContent]) : [];
     if (next !== room) filter.value = "";
     room = next; controls = data.controls;
@@ -23,7 +23,9 @@ export function settingsView(ctx) {
   const fieldOf = c => rows.querySelector(`[data-name="${CSS.escape(c.name)}"][data-part="value"]`);
   /** Who had the focus has it again. */
   function again() {
-    if (held) rows.querySelector(`[data-name="${CSS.escape(held.name ?? "")}"][data-part="${held.part}"]`)?.focus({ preventScroll: true });
+    const now = held && rows.querySelector(`[data-name="${CSS.escape(held.name ?? "")}"][data-part="${held.part}"]`), pane = box.closest(".picture");
+    now?.focus({ preventScroll: true });
+    if (now && pane) pane.scrollTop += now.getBoundingClientRect().top - held.y; // it stays under the pointer
     held = null;
   }
   function draw() {

@@ -117,6 +117,7 @@ export function wallPainter(ctx, stats, now) {
   /** Over a wall: what it is, where `words` say so, the selected operator with its bracket, and the names of others where they fit. */
   function head(pen, { wall, y, pale }, at, view, lit, words) {
     const { from, scale } = view, { colours } = ctx, wide = at.wide, font = colours.font(13), bold = colours.font(13, "ui", 600), line = y - 14, known = callsOf(wall);
+    while (words.includes(", ") && textWidth(words, bold) > LEFT + wide) words = words.slice(0, words.lastIndexOf(", ")); // what matters less is left out
     if (words) text(pen, fit(words, LEFT + wide, bold), 0, y - 33, "ink", bold);
     const spans = [...wall.spans].map(([call, span]) => ({ call, bricks: span.bricks, us: span.end - span.start, x0: (span.start - from) * scale, x1: (span.end - from) * scale })).filter(span => span.x1 > 0 && span.x0 < wide), mine = spans.filter(span => lit.has(span.call));
     let taken = [-1, -1];

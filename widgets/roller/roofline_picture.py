@@ -50,9 +50,7 @@ def see(rows: RooflineRows) -> tuple[Sentence, ...]:
         each = Mark(f"{p.intensity:.3g} operations a byte", "current")
         ridge = Mark(f"{peak / speed[p.level]:.3g}", f"roof:{rows.levels.index(p.level)} all")
         of = "" if bound != COMPUTE else f" from {p.level}"
-        found.append(
-            (f"{rows.kernel} is bound by {bound}: ", each, f"{of}, ridge at ", ridge, ".")
-        )
+        found.append((f"{rows.kernel} is bound by {bound}: ", each, f"{of}, ridge at ", ridge, "."))
     reached = Mark(speed_text(p.modelled), "current")
     clock: Sentence = ()
     if p.measured > 0:

@@ -222,7 +222,7 @@ class Session:
         """The same step with its code, read again where it had none; A too, where it is that."""
         before, of_a = self.now, self.now == self.steps.pinned.setting
         self.steps = self.steps.with_now(step)
-        if of_a and step.setting != before:
+        if of_a:
             self.steps = self.steps.pin(step)
         if step.setting != before:
             self.shown = shown(step.setting, more=False, recorded=self.recorded)
@@ -466,24 +466,24 @@ class Session:
 
     # Steps
 
-    def begin_measure(self) -> Any:
+    def begin_measure(self, again: bool = False) -> Any:
         """Begin to compare the setting on show with the baseline, beside; `measure` then takes what
-        was found.
+        was found. `again`: also where it was timed before.
 
         Nothing begins where there is nothing to compare: `measure` times it at once.
         """
         if not self.runs:
             return {}
         planned_us, jobs = self.shown.planned_us, self.bench.jobs
-        return self.comparing.start(self.steps, lambda: self.inputs, jobs, planned_us)
+        return self.comparing.start(self.steps, lambda: self.inputs, jobs, planned_us, again)
 
-    def measure(self) -> Any:
+    def measure(self, again: bool = False) -> Any:
         """Run and time the setting on show, in turns with the baseline where both have the same
         sizes. Raises BadOption for hardware that is not here, and for what has no code.
         """
         if not self.runs:
             raise BadOption(f"nothing is measured here: {self.verdict()['small']}")
-        found = self.comparing.measured(self.steps, lambda: self.inputs)
+        found = self.comparing.measured(self.steps, lambda: self.inputs, again)
         self._take_code(found)
         self.run_once()  # last: by then the page has drawn what was turned
         words = self.verdict()

@@ -46,7 +46,8 @@ def verdict(
         small += f", n = {time.n}{_apart(step.setting, base.setting)}"
         return {"big": big, "small": small, "n": time.n, "plan": plan}
     found = against(step.versus)
-    ends = f"{found['low']:.2f} to {found['high']:.2f}, n = {found['n']}"
+    beside = f"baseline {time_text(step.versus.second.median_us)} in turns"
+    ends = f"{found['low']:.2f} to {found['high']:.2f}, n = {found['n']}; {beside}"
     return found | {"big": big, "small": f"{small} · {found['short']} ({ends})", "plan": plan}
 
 

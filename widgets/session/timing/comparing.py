@@ -28,13 +28,21 @@ class Comparing:
         self._ahead: tuple[Step, Step] | None = None  # as planned, as compared
 
     def start(
-        self, steps: History, inputs: Callable[[], Arrays], jobs: Jobs, planned_us: float
+        self,
+        steps: History,
+        inputs: Callable[[], Arrays],
+        jobs: Jobs,
+        planned_us: float,
+        again: bool = False,
     ) -> dict[str, Any]:
         """Begin to generate the code of the step on show where it was only planned, and to compare
-        it with the baseline, beside; nothing begins where there is nothing to do beside.
+        it with the baseline, beside; nothing begins where there is nothing to do beside. `again`:
+        also where it was timed before.
         """
         step, base = steps.now, steps.pinned
-        if step.time is not None or not (_comparable(step, base) or not has_code(step.setting)):
+        if (step.time is not None and not again) or not (
+            _comparable(step, base) or not has_code(step.setting)
+        ):
             return {}
         known = base.time.median_us if base.time else 0.0
         of = rounds_in(2 * TIMING_SECONDS, max(planned_us, known))
@@ -52,11 +60,11 @@ class Comparing:
 
         return {"job": jobs.start(of, work), "of": of}
 
-    def measured(self, steps: History, inputs: Callable[[], Arrays]) -> Step:
+    def measured(self, steps: History, inputs: Callable[[], Arrays], again: bool = False) -> Step:
         """The step on show with its time: what was found beside, or found now."""
         step, base = steps.now, steps.pinned
         ahead, self._ahead = self._ahead, None
-        if step.time is not None:
+        if step.time is not None and not again:
             return step
         if ahead is not None and ahead[0].setting == step.setting:
             return replace(ahead[1], what=step.what)
