@@ -5,8 +5,8 @@ const COLUMNS = ["", "now", "baseline", "by default", "what it is"];
 
 /** The controls of a room. `ctx`: host, say(text), turn(knob, index, label). */
 export function settingsView(ctx) {
-  const rows = h("tbody"), filter = h("input", { type: "search", placeholder: "find a setting", "aria-label": "Find a setting", oninput: () => sift() });
-  const box = h("div", { class: "switches settings" }, h("div", { class: "sift" }, filter), h("table", { class: "tbl lights" }, h("thead", {}, h("tr", {}, COLUMNS.map(c => h("th", {}, c)))), rows));
+  const rows = h("tbody"), filter = h("input", { type: "search", placeholder: "find a setting", "aria-label": "Find a setting", oninput: () => sift() }), none = h("span", { class: "s", role: "status" });
+  const box = h("div", { class: "switches settings" }, h("div", { class: "sift" }, filter, none), h("table", { class: "tbl lights" }, h("thead", {}, h("tr", {}, COLUMNS.map(c => h("th", {}, c)))), rows));
   let room = "", controls = [], held = null; // held: the control that had the focus before the room was drawn anew
 
   async function load(next) {
@@ -30,7 +30,7 @@ export function settingsView(ctx) {
   }
   function draw() {
     const groups = Map.groupBy(controls, c => c.group);
-    put(rows, controls.length ? null : h("tr", {}, h("td", { colspan: COLUMNS.length }, "This was compiled elsewhere: nothing of it can be set here.")), [...groups].flatMap(([group, all]) => [h("tr", { class: "head", "data-group": group }, h("th", { colspan: COLUMNS.length, scope: "rowgroup" }, group)), ...all.map(row)]));
+    put(rows, controls.length ? null : h("tr", {}, h("td", { colspan: COLUMNS.length }, "This was compiled elsewhere: nothing of it can be set here.")), [...groups].flatMap(([group, all]) => [h("tr", { class: "grp", "data-group": group }, h("th", { colspan: COLUMNS.length, scope: "rowgroup" }, group)), ...all.map(row)]));
     sift();
   }
   function row(c) {
@@ -55,7 +55,8 @@ export function settingsView(ctx) {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = tr => words.every(word => tr.dataset.words.includes(word) || tr.dataset.in.includes(word));
     for (const tr of rows.querySelectorAll("[data-words]")) tr.hidden = !fits(tr);
-    for (const tr of rows.querySelectorAll(".head")) tr.hidden = !rows.querySelector(`[data-in="${CSS.escape(tr.dataset.group)}"]:not([hidden])`);
+    none.textContent = rows.querySelector("[data-words]:not([hidden])") || !controls.length ? "" : "No setting has that name.";
+    for (const tr of rows.querySelectorAll(".grp")) tr.hidden = !rows.querySelector(`[data-in="${CSS.escape(tr.dataset.group)}"]:not([hidden])`);
   }
   return { box, load, again };
 }
