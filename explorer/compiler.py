@@ -28,7 +28,7 @@ from explorer.making import Asked, Ended, ended, made, opened
 from explorer.measure.measured_tiles import MeasureTiles
 from explorer.measure.measured_ways import MeasureWays
 from explorer.measure.this_machine.this_cpu import this_cpu
-from explorer.ops.reference.unwanted import wanted_by
+from explorer.ops.reference.cancellation import wanted_by
 from explorer.options import Options
 from explorer.passes.convolution.winograd import Winograd
 from explorer.passes.copies.concat_in_place import write_concats_in_place
@@ -63,7 +63,7 @@ from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
-from explorer.runtime.control.choose import ChooseWays
+from explorer.runtime.control.select_control_schedule import ChooseWays
 from explorer.stored.tiers import Kept, kept
 from explorer.stored.why_not import WhyNot, why_not
 from explorer.tile.gpu.matrix_units import has_matrix_units

@@ -28,8 +28,8 @@ from explorer.passes.pipeline.pipeline import (
     run_steps,
 )
 from explorer.stored import programs
+from explorer.stored.program_key import Wanted, wanted
 from explorer.stored.vocabulary import StepRow
-from explorer.stored.wanted import Wanted, wanted
 
 Cancelling = Callable[[], bool]
 Again = Callable[..., Compilation]  # with other options, until a stage, for other sizes

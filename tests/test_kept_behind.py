@@ -16,7 +16,7 @@ import pytest
 import explorer
 from explorer import cache
 from explorer import np as enp
-from explorer.cache import behind
+from explorer.cache import background_writer
 from explorer.measure.turns import take_turns
 from tests.kept_programs import forgotten
 
@@ -27,7 +27,7 @@ LATE = "from explorer import cache; cache.behind.AFTER_S = 60; "
 @pytest.fixture(autouse=True)
 def work_begins_late(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long after any test, if nobody asks for it."""
-    monkeypatch.setattr(behind, "AFTER_S", 60.0)
+    monkeypatch.setattr(background_writer, "AFTER_S", 60.0)
     forgotten()
 
 
@@ -84,7 +84,7 @@ def test_work_is_done_one_after_the_other_and_before_any_turn_in_time() -> None:
 
 
 def test_work_that_nobody_asks_for_begins_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(behind, "AFTER_S", 0.0)
+    monkeypatch.setattr(background_writer, "AFTER_S", 0.0)
     done = threading.Event()
     cache.later(done.set)
     assert done.wait(30.0)

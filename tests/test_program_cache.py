@@ -22,7 +22,7 @@ from explorer.ir.program import Program
 from explorer.ir.text.program_text import print_program
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
-from explorer.stored import wanted
+from explorer.stored import program_key
 from tests.kept_programs import bits, elsewhere, ended, forgotten, process, told
 
 MODEL = str(Path(__file__).parent / "data" / "tiny_skip.onnx")
@@ -125,7 +125,7 @@ def test_the_same_again_is_found_and_what_differs_is_not(monkeypatch: pytest.Mon
     assert not opens(traced(), options=explorer.Options(rammer=RammerOptions(threads=1)))
     assert not opens(traced(), options=explorer.Options(roller=RollerOptions(top_k=3)))
     assert opens(traced(), donate=("x",))
-    monkeypatch.setattr(wanted, "compiler_key", lambda: "of other code")
+    monkeypatch.setattr(program_key, "compiler_key", lambda: "of other code")
     assert not opens(traced())
 
 

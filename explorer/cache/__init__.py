@@ -17,7 +17,7 @@ from typing import Any
 from platformdirs import user_cache_dir
 
 from explorer.budget import size_of
-from explorer.cache.behind import finish, later
+from explorer.cache.background_writer import finish, later
 from explorer.cache.parts import Difference, nearest, with_parts
 from explorer.cache.results import Memory, MemoryStats
 from explorer.cache.store import LIMIT_BYTES, DiskStats, DiskStore, Verified

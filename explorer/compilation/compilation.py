@@ -45,11 +45,11 @@ from explorer.plain_text import binding as bound
 from explorer.plain_text import counted, duration, size
 from explorer.printed import Printed
 from explorer.rammer import Ram, Schedule
-from explorer.runtime.control.choose import crossings
 from explorer.runtime.control.costs import Supposed
+from explorer.runtime.control.select_control_schedule import crossings
 from explorer.runtime.control.way_times import Crossing
+from explorer.runtime.dlpack import writable
 from explorer.runtime.executable import Executable
-from explorer.runtime.lent_arrays import writable
 from explorer.runtime.planning.runs.task_times import TaskFact
 
 if TYPE_CHECKING:  # what makes code for GPUs is loaded where it is asked for, and networkx

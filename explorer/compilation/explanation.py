@@ -14,7 +14,7 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.ir.stage import Stage
 from explorer.printed import Printed
 from explorer.roller.blocks.candidates import weigh_block, why_no_blocks
-from explorer.roller.blocks.grids import comes_cold
+from explorer.roller.blocks.gpu_candidates import comes_cold
 from explorer.roller.tiles.weigh import weigh
 
 

@@ -25,7 +25,7 @@ from explorer.frontends.tracing.complex_array import join_parts
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
 from explorer.ir.types import Object, Tensor, numpy_dtype
 from explorer.passes.pipeline.random_inputs import index_limits
-from explorer.runtime.lent_arrays import readable
+from explorer.runtime.dlpack import readable
 
 Inputs = Mapping[str, np.ndarray]
 NO_LIMIT = 1 << 62  # of an index: more elements than there are anywhere

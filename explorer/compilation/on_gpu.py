@@ -22,7 +22,7 @@ from explorer.printed import Printed
 from explorer.runtime.cuda.driver import Driver
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
-from explorer.runtime.lent_arrays import Lent, lent
+from explorer.runtime.dlpack import Lent, lent
 
 HELD = 1  # block of a multiprocessor, for all meet between steps: two were slower on an H200
 

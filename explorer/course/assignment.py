@@ -13,8 +13,8 @@ from explorer.course.checking import Verdict, exercise, grade, unmade
 from explorer.course.exercise import Exercise
 from explorer.course.exercises import EXERCISES
 from explorer.errors import BadOption
-from explorer.trial.helper import Ended, Limits, in_helper
-from explorer.trial.line import at_line
+from explorer.sandbox.helper import Ended, Limits, in_helper
+from explorer.sandbox.line import at_line
 
 MOST_BYTES = 1 << 24  # of a notebook that is handed in; chosen
 CELL_LIMITS = Limits(seconds=120.0)

@@ -12,8 +12,8 @@ from explorer.course.exercises import EXERCISES
 from explorer.course.log import note, noted
 from explorer.errors import BadOption, IronworksError
 from explorer.passes.policies import registered
-from explorer.trial.helper import Ended, in_helper, is_helper
-from explorer.trial.line import at_line
+from explorer.sandbox.helper import Ended, in_helper, is_helper
+from explorer.sandbox.line import at_line
 
 VISIBLE_SEED = 0
 LONGEST_CHARACTERS = 400  # of what an answer's error says; chosen

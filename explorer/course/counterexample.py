@@ -17,7 +17,7 @@ from explorer.ops.reference.evaluate import evaluate
 from explorer.options import Options
 from explorer.passes.pipeline.registry import name_of, passes
 from explorer.passes.pipeline.validate import difference
-from explorer.trial.helper import Ended, Limits, in_helper, is_helper
+from explorer.sandbox.helper import Ended, Limits, in_helper, is_helper
 
 PROGRAMS = 200  # that are tried unless the caller says how many; chosen
 LIMITS = Limits(seconds=20.0)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from explorer.trial.helper import Limits
+from explorer.sandbox.helper import Limits
 
 Judge = Callable[[Any, int], None]  # of an answer and a seed; raises Wrong
 

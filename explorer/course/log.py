@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from explorer.trial.helper import is_helper
+from explorer.sandbox.helper import is_helper
 
 WHERE = "IRONWORKS_COURSE_LOG"  # another path; empty: nothing is written
 FILE = "course_log.jsonl"

@@ -8,7 +8,7 @@ calls itself has a frame for each call (`calls.recursion`), and of several that 
 stays (`calls.inline`); what only Python can do is told by `host`.
 """
 
-from explorer.grinder.both_sides import BothSides
+from explorer.grinder.if_conversion import BothSides
 from explorer.grinder.model import (
     BranchTask,
     CallTask,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from explorer.grinder.calls.recursion import recursive
-from explorer.grinder.calls.words import Words, words_of
+from explorer.grinder.calls.rename_symbols import Words, words_of
 from explorer.ir.calls import (
     Branch,
     FunctionCall,

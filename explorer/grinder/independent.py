@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from explorer.grinder.first_states import names_of
+from explorer.grinder.alias_loop_state import names_of
+from explorer.grinder.independent_calls import straightened
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -21,7 +22,6 @@ from explorer.grinder.model import (
     UTask,
     Value,
 )
-from explorer.grinder.siblings import straightened
 from explorer.grinder.unroll import operators_of
 
 Values: TypeAlias = Mapping[str, Value]

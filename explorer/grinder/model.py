@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from explorer.grinder.calls.words import Words
+from explorer.grinder.calls.rename_symbols import Words
 from explorer.ir.calls import KernelCall, LibraryCall, efficient_binding
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Tensor

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from explorer.grinder.host import host_of
 from explorer.grinder.independent import is_rest
-from explorer.grinder.looks import loop_meets, side_meets
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -20,6 +19,7 @@ from explorer.grinder.model import (
 )
 from explorer.grinder.options import Options
 from explorer.grinder.policy import LevelPolicy, Ways, lowest
+from explorer.grinder.scalar_barriers import loop_meets, side_meets
 from explorer.grinder.transform.uprogram import uprogram
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.program import Program

@@ -18,9 +18,9 @@ from explorer.ops.arithmetic.broadcast import ImpliedBound, Unprovable
 from explorer.ops.kernels.verify_kernel import verify_kernel
 from explorer.ops.lowering import Lowering
 from explorer.ops.record import OperatorRecord
-from explorer.ops.reference.unwanted import while_wanted
+from explorer.ops.reference.cancellation import while_wanted
 from explorer.ops.site import Site
-from explorer.trial.line import at_line
+from explorer.sandbox.line import at_line
 
 LONGEST = 200  # characters of what somebody else's code says
 SAID = (IronworksError, Unprovable, ImpliedBound)  # what a rule may answer

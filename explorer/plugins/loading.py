@@ -26,7 +26,7 @@ from explorer.ops import own_operators
 from explorer.passes.pipeline.own_pass import article, said
 from explorer.passes.pipeline.registry import passes, restored
 from explorer.passes.policies import registered
-from explorer.trial.line import at_line
+from explorer.sandbox.line import at_line
 
 __all__ = ["GROUP", "device", "enters", "is_known", "load", "names"]
 

@@ -12,11 +12,11 @@ from explorer.ir.decisions.wall import Wall
 from explorer.ir.tile_rules import whole
 from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.printed import Printed
-from explorer.rammer.meeting import meeting
+from explorer.rammer.insert_barriers import meeting
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
 from explorer.rammer.transform import Bricks, Order, order_of, rprograms
-from explorer.rammer.walls.lane_wall import MANY_UNITS, is_plain, lane_wall
+from explorer.rammer.walls.fast_simulate import MANY_UNITS, is_plain, lane_wall
 from explorer.rammer.walls.simulate import simulate
 
 

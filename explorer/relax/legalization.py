@@ -17,9 +17,9 @@ from explorer.ops.lowering import UNROLL, Lowering
 from explorer.ops.rules import in_rule
 from explorer.ops.site import Site
 from explorer.ops.widening import lower
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.relax.deduction.known import is_known
 from explorer.relax.deduction.library import last_resort
 from explorer.relax.deduction.run_time import depends_on_symbols

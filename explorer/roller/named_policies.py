@@ -16,7 +16,7 @@ from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.tiling import Block, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.shapes.dims import ShapeEnv, Sizes
-from explorer.roller.constructed import constructed
+from explorer.roller.cpu_candidates import constructed
 from explorer.roller.policy import tile_candidates
 
 Policy = Callable[[Kernel, Device, ShapeEnv, Sizes], Iterator[Candidate[Tiling | Block]]]

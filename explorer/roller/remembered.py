@@ -16,9 +16,9 @@ from explorer.ir.decisions.tiling import Micro, Tiling
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical_symbols, text_of
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim, symbols_of
+from explorer.roller.cache_sources import FOLDERS
 from explorer.roller.named_policies import DEFAULT, POLICIES
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
-from explorer.roller.worked_out_by import FOLDERS
 
 
 def best_tilings(

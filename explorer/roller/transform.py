@@ -23,16 +23,16 @@ from explorer.passes.pipeline.own_policy import Asked
 from explorer.passes.pipeline.progress import told
 from explorer.passes.pipeline.ranges import PolicyOf, Rows, Whole, check, option
 from explorer.roller.blocks.candidates import block_candidates, weigh_block
-from explorer.roller.blocks.grids import comes_cold
+from explorer.roller.blocks.gpu_candidates import comes_cold
 from explorer.roller.blocks.remembered_grids import alone_us
-from explorer.roller.efficient import efficient
+from explorer.roller.least_work_tiling import efficient
 from explorer.roller.named_policies import DEFAULT, POLICIES, Policy
-from explorer.roller.own_answer import of_blocks, of_tilings, own_candidates
 from explorer.roller.policy import refined, weighed_inside
 from explorer.roller.remembered import best_tiling, best_tilings
 from explorer.roller.tiles.cuts import Cut
 from explorer.roller.tiles.order import REFUSED_CANDIDATES
 from explorer.roller.tiles.weigh import label_of, refusal, weigh
+from explorer.roller.validate_policy import of_blocks, of_tilings, own_candidates
 from explorer.roller.well_formed import in_numbers
 
 MOST_TILINGS = 10_000  # that can be asked for; chosen

@@ -23,7 +23,7 @@ from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Compiled, Interpreter, Unread
 from explorer.runtime.binding.decided import Decided
 from explorer.runtime.binding.recording import Called, Traced
-from explorer.runtime.kept_calls import Kept, Key
+from explorer.runtime.memoized_calls import Kept, Key
 from explorer.runtime.regions import cut
 from explorer.runtime.workers import clock
 

@@ -12,8 +12,8 @@ from explorer.compiler import pipeline
 from explorer.differences.changes import difference
 from explorer.errors import BadOption, IronworksError
 from explorer.ir.program import Binding
-from explorer.passes.matched import recording
 from explorer.passes.pipeline.pipeline import Snapshot, Step
+from explorer.passes.rewrite_trace import recording
 from explorer.stepping.regions import regions
 from explorer.stepping.rule import Rule, rule_of
 

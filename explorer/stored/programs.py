@@ -19,9 +19,9 @@ from explorer.forking import ForkLock
 from explorer.frontends.model import Model
 from explorer.ir.program import Constant, Program, SourceOp
 from explorer.stored import constants
+from explorer.stored.program_key import Wanted
 from explorer.stored.read import Unreadable, read
 from explorer.stored.vocabulary import Code, StepRow, Whole
-from explorer.stored.wanted import Wanted
 from explorer.stored.written import Unwritable, written
 
 REMEMBERED = 1024

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from explorer import cache
 from explorer.stored import programs
-from explorer.stored.wanted import Wanted
+from explorer.stored.program_key import Wanted
 from explorer.stored.why_not import WhyNot
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from explorer import cache
 from explorer.cache import Difference
-from explorer.stored.wanted import Wanted
+from explorer.stored.program_key import Wanted
 
 FOLLOWS = frozenset({"steps", "device", "packages"})  # from other parts, which say it better
 

@@ -25,7 +25,7 @@ from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel
 from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.measure.turns import take_turns
 from explorer.printed import Printed
-from explorer.trial.helper import Ended, Limits, in_helper, is_helper
+from explorer.sandbox.helper import Ended, Limits, in_helper, is_helper
 from explorer.tuning.answers import TOLERANCE_SHARE, agree, largest_error
 
 LIMITS = Limits(seconds=20.0, mib=2048)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from explorer.ir.calls import Var
 from explorer.ir.decisions.candidate import Candidate, Refusal
-from explorer.passes.matched import is_recorded, matched
 from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.passes.pipeline.progress import told
+from explorer.passes.rewrite_trace import is_recorded, matched
 from explorer.welder.groups.duplicated_columns import in_blocks, spread
 from explorer.welder.groups.eviction import evicted_us
 from explorer.welder.groups.groups import Facts, Group, Merge, Merged, merged, taken

@@ -18,17 +18,17 @@ from explorer.ir.program import Binding, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.types import Tensor
-from explorer.passes.matched import is_recorded, matched
 from explorer.passes.pipeline.own_policy import Asked
+from explorer.passes.rewrite_trace import is_recorded, matched
 from explorer.welder.groups.groups import Facts, Group, alone
 from explorer.welder.groups.loop_rows import loop_rows
 from explorer.welder.joined_loops import bytes_of
 from explorer.welder.model import Price
 from explorer.welder.named_policies import apart, policy_of
 from explorer.welder.options import Options
-from explorer.welder.own_answer import own_groups
 from explorer.welder.tiles.levels import memories
 from explorer.welder.tiles.plan import plan_group
+from explorer.welder.validate_policy import own_groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import explorer
-from explorer.ops.reference.unwanted import end_if_unwanted
+from explorer.ops.reference.cancellation import end_if_unwanted
 from tests.browser.exhaustive import exhaustive
 from tests.browser.over_session import HAS, settle
 from tests.browser.over_session import house as house_of

@@ -18,7 +18,7 @@ from explorer.ir.tile_programs.statements import Map, OnePass
 from explorer.ir.types import numpy_dtype
 from explorer.ops.kernels.loop_nest import evaluate_outputs
 from explorer.ops.kernels.verify_kernel import verify_kernel
-from explorer.roller.constructed import constructed
+from explorer.roller.cpu_candidates import constructed
 from explorer.tile.covered import Numbers, boxes_of, unwritten
 from explorer.tile.interpret import Interpreter
 from explorer.tile.rewrites import steps

@@ -12,8 +12,8 @@ import pytest
 
 import explorer
 from explorer.codegen.cpu.object.jit_linker import object_of, optimised
+from explorer.codegen.cpu.object.jit_memory import MOST_FUNCTIONS, Shelves
 from explorer.codegen.cpu.object.object_code import MachineCode, compile_cfunc, in_memory
-from explorer.codegen.cpu.object.shelves import MOST_FUNCTIONS, Shelves
 from explorer.codegen.cpu.print import DECORATOR, HEADER
 from explorer.codegen.emitted import _codes
 from explorer.errors import KernelCompileError

@@ -20,8 +20,8 @@ from explorer.codegen.cpu.math.conversions import NotTranslated
 from explorer.codegen.cpu.math.elementary import ELEMENTARY
 from explorer.codegen.cpu.object import object_code
 from explorer.codegen.cpu.object.jit_linker import object_of, optimised
+from explorer.codegen.cpu.object.jit_memory import Shelves
 from explorer.codegen.cpu.object.object_code import compile_cfunc, disassemble, key_of
-from explorer.codegen.cpu.object.shelves import Shelves
 from explorer.codegen.cpu.object.source_digest import generator_text
 from explorer.codegen.cpu.object.translate import translate
 from explorer.codegen.cpu.print import DECORATOR, HEADER

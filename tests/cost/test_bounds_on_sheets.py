@@ -15,9 +15,9 @@ from explorer.devices.model import Device
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.rammer.sheets import pair_of
+from explorer.rammer.device_sheet_kernels import pair_of
 from explorer.roller import Price
-from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.gpu_candidates import grids
 from explorer.welder import plan_group
 from explorer.welder.groups.groups import Facts
 from explorer.welder.policies.tuned import latency_us

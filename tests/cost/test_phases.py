@@ -10,7 +10,7 @@ from explorer.devices.catalogue import device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.gpu_candidates import grids
 from explorer.tile.gpu.demand import Demand, Work, demand_of
 from explorer.tile.gpu.rewrites import unsynced
 from tests.codegen.cases import linear

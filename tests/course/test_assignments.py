@@ -17,7 +17,7 @@ from explorer.course.__main__ import main
 from explorer.course.assignment import assignment
 from explorer.course.cells import Kind, cells
 from explorer.course.exercises import EXERCISES
-from explorer.trial.helper import Limits
+from explorer.sandbox.helper import Limits
 from tests.course.answers import WRONG
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from explorer.errors import BadOption
 from explorer.ops import own_operators
 from explorer.passes.pipeline import registry
 from explorer.passes.policies import registered
-from explorer.trial.helper import Limits
+from explorer.sandbox.helper import Limits
 from tests.course.answers import WRONG, made
 from widgets.model.controls import settings
 from widgets.rooms import gallery, own_picture

@@ -25,8 +25,8 @@ from explorer.rammer import POLICIES, Options, schedule
 from explorer.relax.memory.plan import Options as MemoryOptions
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.executable import Executable
+from explorer.runtime.planning.units.concurrent_control_flow import Prices, groups_of, shared
 from explorer.runtime.planning.units.recursion_ways import of_one
-from explorer.runtime.planning.units.side_by_side import Prices, groups_of, shared
 from tests.examples import examples
 from tests.runtime.programs import DEVICE, Model, inputs_of
 from tests.runtime.test_executable import same

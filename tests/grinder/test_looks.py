@@ -11,7 +11,7 @@ import pytest
 import explorer
 from explorer.grinder import BranchTask, LoopTask, uprogram
 from explorer.grinder import Options as Grinder
-from explorer.grinder.looks import loop_meets, side_meets
+from explorer.grinder.scalar_barriers import loop_meets, side_meets
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ops.reference.evaluate import evaluate

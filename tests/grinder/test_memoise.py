@@ -12,7 +12,7 @@ from explorer import tensor
 from explorer.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
-from explorer.runtime.kept_calls import MOST_COMPARED_BYTES, Kept
+from explorer.runtime.memoized_calls import MOST_COMPARED_BYTES, Kept
 
 VECTOR, COUNT = tensor("float32", 3), tensor("int64")
 

@@ -62,7 +62,7 @@ from explorer.grinder import (
     uprogram,
 )
 from explorer.grinder import Options as Grinder
-from explorer.grinder.both_sides_policy import MOST_KERNELS, refusal
+from explorer.grinder.if_conversion_policy import MOST_KERNELS, refusal
 from explorer.grinder.tree import barriers_per_trip
 from explorer.grinder.unroll import every, operators_of
 from explorer.ir.calls import KernelCall, Var

@@ -27,7 +27,7 @@ from explorer.ir.types import Tensor
 from explorer.options import Options
 from explorer.passes.pipeline import registry
 from explorer.passes.pipeline.own_pass import OwnPass
-from explorer.trial import helper
+from explorer.sandbox import helper
 from tests.passes.test_pipeline import break_values
 from tests.two_inputs import two_inputs
 

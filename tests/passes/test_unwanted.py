@@ -18,12 +18,12 @@ import explorer
 from explorer.errors import Cancelled
 from explorer.ir.program import Program
 from explorer.ops import own_operators
-from explorer.ops.reference.unwanted import cancellable, while_wanted
+from explorer.ops.reference.cancellation import cancellable, while_wanted
 from explorer.options import Options
 from explorer.passes.pipeline.progress import telling
 from explorer.rammer import Options as RammerOptions
 from explorer.roller import Options as RollerOptions
-from explorer.trial import helper
+from explorer.sandbox import helper
 from explorer.welder import Options as WelderOptions
 from tests.ops.test_own_operators import rules, traced
 
@@ -181,7 +181,7 @@ def test_a_profiler_runs_where_code_was_ended_before(wanted: bool) -> None:
     script = f"""
 import sys
 from explorer.errors import Cancelled
-from explorer.ops.reference.unwanted import cancellable, while_wanted
+from explorer.ops.reference.cancellation import cancellable, while_wanted
 try:
     with cancellable(lambda: {not wanted}), while_wanted("a loop"):
         while {not wanted}:

@@ -16,7 +16,7 @@ from explorer.devices.hardware import Options as Hardware
 from explorer.devices.hardware import changed
 from explorer.devices.model import Device
 from explorer.options import Options
-from explorer.rammer import sheets
+from explorer.rammer import device_sheet_kernels
 from explorer.runtime.executable import Executable
 
 GPUS = ("v100", "a100", "h100")
@@ -97,9 +97,11 @@ def test_the_wall_decides_how_many_blocks_are_resident(
     c = compiled(model, gpu)
     whole = same_us(c, device(gpu))
     each = []
-    every = sheets.held_each
-    for n in range(sheets.MOST_WAYS):
-        monkeypatch.setattr(sheets, "held_each", lambda *a, n=n: every(*a)[n : n + 1] or every(*a))
+    every = device_sheet_kernels.held_each
+    for n in range(device_sheet_kernels.MOST_WAYS):
+        monkeypatch.setattr(
+            device_sheet_kernels, "held_each", lambda *a, n=n: every(*a)[n : n + 1] or every(*a)
+        )
         each.append(same_us(c, device(gpu)))
     assert whole == pytest.approx(min(each)) and whole <= each[0]
 

@@ -13,10 +13,10 @@ from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.normal import normalise
 from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule, simulate
-from explorer.rammer.sheets import Gridded, facts_of, pair_of, vdevices_of
-from explorer.rammer.walls.lane_wall import is_plain, lane_wall
+from explorer.rammer.device_sheet_kernels import Gridded, facts_of, pair_of, vdevices_of
+from explorer.rammer.walls.fast_simulate import is_plain, lane_wall
 from explorer.rammer.walls.wall_statistics import account
-from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.gpu_candidates import grids
 from explorer.tuning.compare_policies import compare_policies
 from explorer.welder import Options as WelderOptions
 from tests.examples import examples
@@ -71,7 +71,7 @@ def test_the_papers_product_of_one_row_takes_what_it_measured(monkeypatch):
     """LSTM, h256: 16 rTasks take 7.46 us, the fastest rKernel 4.28 us (Rammer, section 5.3); its
     kernels are Roller's, of which no threads share a sum.
     """
-    monkeypatch.setattr("explorer.roller.blocks.grids._Blocks._share", lambda *_: None)
+    monkeypatch.setattr("explorer.roller.blocks.gpu_candidates._Blocks._share", lambda *_: None)
     pair = pair_of(grids(normalise(matmul(1, 1024, 256)), PAPERS), PAPERS)
     assert pair.efficient.grid == 16
     assert pair.efficient.whole_us(PAPERS) == pytest.approx(7.46, rel=0.2)

@@ -30,7 +30,7 @@ from explorer.roller.construct.expression import expression_of
 from explorer.roller.construct.memory_bound import is_memory_bound, reuse_slopes
 from explorer.roller.construct.rtile import unit_tile
 from explorer.roller.construct.shrink import shrunk
-from explorer.roller.constructed import constructed
+from explorer.roller.cpu_candidates import constructed
 from explorer.roller.named_policies import POLICIES
 from explorer.roller.tiles.order import in_order, why_first
 from tests.codegen.cases import CASES, ENV, Case, linear

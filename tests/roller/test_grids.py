@@ -11,8 +11,8 @@ from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.rammer.sheets import pair_of
-from explorer.roller.blocks.grids import _Blocks, about_us, grids
+from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.roller.blocks.gpu_candidates import _Blocks, about_us, grids
 from explorer.roller.blocks.remembered_grids import alone_us
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.roller.construct.construct import Growth, construct

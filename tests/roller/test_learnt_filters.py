@@ -12,7 +12,7 @@ from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.roller.constructed import constructed
+from explorer.roller.cpu_candidates import constructed
 from tests.roller.test_policy import DEVICE
 
 IMAGES, CHANNELS, SIDE = 8, 512, 2

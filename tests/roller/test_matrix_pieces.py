@@ -14,8 +14,8 @@ from explorer.devices.catalogue import device
 from explorer.devices.model import Device
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
-from explorer.rammer.sheets import pair_of
-from explorer.roller.blocks.grids import grids
+from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.matrix_pieces import matrix_blocks, products_of_pieces
 from explorer.roller.blocks.thread_block import all_axes
 from explorer.roller.construct.expression import heaviest

@@ -28,7 +28,7 @@ from explorer.roller.construct.scale_out import Waves
 from explorer.roller.construct.score import operator_traffic, reuse_scores
 from explorer.roller.construct.shrink import shrunk
 from explorer.roller.construct.steps import Construction
-from explorer.roller.constructed import constructed
+from explorer.roller.cpu_candidates import constructed
 from tests.codegen.running import run_kernel
 from tests.examples import examples
 from tests.roller.operators import KERNELS, conv, depthwise, matmul, reduction, relu

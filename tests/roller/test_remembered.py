@@ -15,8 +15,8 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.roller import remembered
+from explorer.roller.cache_sources import FOLDERS
 from explorer.roller.remembered import best_tiling, best_tilings
-from explorer.roller.worked_out_by import FOLDERS
 from explorer.welder.policies import tuned
 from tests.codegen.cases import CASES, ENV
 from tests.roller.test_policy import DEVICE, SIZES

@@ -12,8 +12,8 @@ from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernels.normal import normalise
-from explorer.rammer.sheets import pair_of
-from explorer.roller.blocks.grids import grids
+from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.shared_sums import sharing
 from tests.roller.operators import matmul
 
@@ -43,7 +43,7 @@ def test_shared_sums_are_faster_than_whole_ones(
     gpu: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = best(*shape, gpu).whole_us(device(gpu))
-    monkeypatch.setattr("explorer.roller.blocks.grids._Blocks._share", lambda *_: None)
+    monkeypatch.setattr("explorer.roller.blocks.gpu_candidates._Blocks._share", lambda *_: None)
     assert found < 0.8 * best(*shape, gpu).whole_us(device(gpu))
 
 

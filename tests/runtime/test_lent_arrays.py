@@ -14,7 +14,7 @@ import explorer
 from explorer.errors import BadOption, DtypeError, IronworksError, ShapeError
 from explorer.garbage import rare_collections
 from explorer.ir.dtypes import numpy_dtype
-from explorer.runtime.lent_arrays import CPU, CUDA, OLD, _Managed, _Tensor, here, lent
+from explorer.runtime.dlpack import CPU, CUDA, OLD, _Managed, _Tensor, here, lent
 
 CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "b": 6, "c": 5}
 

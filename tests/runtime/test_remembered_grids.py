@@ -8,7 +8,7 @@ from explorer.devices.catalogue import device
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.roller.blocks import remembered_grids as kept
-from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.remembered_grids import remembered_grids
 from tests.codegen.cases import linear
 from tests.roller.operators import KERNELS, matmul

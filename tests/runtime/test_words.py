@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from explorer.codegen.cpu.object.jit_linker import object_of, optimised
-from explorer.codegen.cpu.object.shelves import Shelves
+from explorer.codegen.cpu.object.jit_memory import Shelves
 from explorer.runtime.device_program import instructions as isa
 from explorer.runtime.device_program.llvm_words import WordFunction, inlined, module_text, words
 from tests.examples import examples

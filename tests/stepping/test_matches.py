@@ -14,7 +14,7 @@ from explorer.differences.model import Change
 from explorer.errors import BadOption
 from explorer.ir.calls import Expr, OpCall
 from explorer.ir.program import Binding, Program
-from explorer.passes.matched import is_recorded, recording
+from explorer.passes.rewrite_trace import is_recorded, recording
 from explorer.stepping.matches import matches, step_of
 from explorer.stepping.rule import rule_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.stored.wanted import _packages
+from explorer.stored.program_key import _packages
 
 
 def test_a_package_that_comes_or_changes_its_version_is_seen(

@@ -18,8 +18,8 @@ from explorer.errors import BadOption, BadPass
 from explorer.ir.program import Program
 from explorer.options import Options
 from explorer.passes.pipeline import registry
-from explorer.trial import helper
-from explorer.trial.helper import Ended, Limits, in_helper
+from explorer.sandbox import helper
+from explorer.sandbox.helper import Ended, Limits, in_helper
 
 pytestmark = pytest.mark.skipif(not helper.CAN_FORK, reason="there is no fork here")
 SMALL = Limits(seconds=0.3, mib=256)

@@ -8,7 +8,7 @@ import explorer
 from explorer.compilation import Compilation
 from explorer.counters import counters
 from explorer.errors import BadOption
-from explorer.trial.helper import CAN_FORK, Limits
+from explorer.sandbox.helper import CAN_FORK, Limits
 from explorer.tuning.edited_kernel import LONGEST_SOURCE, try_kernel
 
 pytestmark = pytest.mark.skipif(not CAN_FORK, reason="there is no fork here")

@@ -13,7 +13,7 @@ from explorer.codegen.cpu.object.object_code import compile_unkept
 from explorer.errors import BadOption
 from explorer.measure.this_machine.one_kernel import Operands, PreparedKernel
 from explorer.runtime.workers.arena import address_of
-from explorer.trial.helper import Ended
+from explorer.sandbox.helper import Ended
 from explorer.tuning.answers import agree
 from explorer.tuning.inside import traced as inside
 from explorer.tuning.inside.parts import Part, Parts

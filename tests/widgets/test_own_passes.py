@@ -14,7 +14,7 @@ from explorer.errors import BadOption, BadPass
 from explorer.ir.program import Program
 from explorer.options import Options
 from explorer.passes.pipeline import registry
-from explorer.trial import helper
+from explorer.sandbox import helper
 from tests.passes.test_own_passes import AFTER, scaled
 from tests.two_inputs import two_inputs
 from widgets.model import stage_strip

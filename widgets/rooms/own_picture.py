@@ -7,9 +7,9 @@ from typing import Any
 
 from explorer.errors import BadOption
 from explorer.ir.stage import Stage
-from explorer.ops.reference.unwanted import while_wanted
+from explorer.ops.reference.cancellation import while_wanted
 from explorer.passes.pipeline.own_pass import said
-from explorer.trial.line import at_line
+from explorer.sandbox.line import at_line
 from widgets.draw.svg import Svg, fit, label, rect
 from widgets.draw.table import Table
 from widgets.model.on_show import OnShow

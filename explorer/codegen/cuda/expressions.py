@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from explorer.codegen.cpu.expressions import affine_text
 from explorer.codegen.cuda.narrow import decoded, rounded, unprinted
-from explorer.codegen.cuda.spelling import spelled
+from explorer.codegen.cuda.scalar_functions import spelled
 from explorer.errors import BadOption
 from explorer.ir.affine import Affine
 from explorer.ir.dtypes import (

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from explorer.codegen.cuda.build import BlockCode, print_block
-from explorer.codegen.cuda.stand_in import run_block_source
+from explorer.codegen.cuda.simulator import run_block_source
 from explorer.devices.model import Device
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.calls import KernelCall

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from explorer.grinder.calls.circles import Circle, Functions, circles, leads_back
+from explorer.grinder.calls.call_cycles import Circle, Functions, circles, leads_back
 from explorer.ir.calls import FunctionCall, MatchCast, Var
 from explorer.ir.lattice import instantiate
 from explorer.ir.shapes.algebra import is_symbol

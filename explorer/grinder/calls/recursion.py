@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from explorer.grinder.calls.circles import Circle, Functions, circles, leads_back, reached
+from explorer.grinder.calls.call_cycles import Circle, Functions, circles, leads_back, reached
 from explorer.grinder.calls.inline_policy import staying
 from explorer.ir.calls import FunctionCall, LibraryCall, Loop, Var, View
 from explorer.ir.program import Binding, Function, Program

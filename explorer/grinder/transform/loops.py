@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from explorer.grinder.model import Carried, LoopTask, Stacked, UTask
-from explorer.grinder.rows import RowReader, stack
+from explorer.grinder.row_views import RowReader, stack
 from explorer.grinder.transform.bodies import Bodies
 from explorer.grinder.transform.turn import Turn
 from explorer.grinder.transform.values import Names, Scope

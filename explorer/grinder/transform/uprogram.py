@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from explorer.errors import UnsupportedOperator
-from explorer.grinder.first_states import begin_in_place
+from explorer.grinder.alias_loop_state import begin_in_place
 from explorer.grinder.host import host_of
 from explorer.grinder.independent import Asked, independent
+from explorer.grinder.independent_calls import side_by_side
 from explorer.grinder.levels import level_of
 from explorer.grinder.model import LibraryTask, OperatorTask, Straight, UProgram, UTask
 from explorer.grinder.options import Options
 from explorer.grinder.policy import LEVELS, LevelPolicy, Ways, lowest
-from explorer.grinder.siblings import side_by_side
 from explorer.grinder.transform.branches import branch_task
 from explorer.grinder.transform.calls import DECIDED, Calls
 from explorer.grinder.transform.loops import loop_tasks

@@ -37,11 +37,11 @@ from explorer.passes.convolution.minimal_filters import F2, F4, ROW3, ROW4, Mini
 from explorer.passes.convolution.row_filters import RowSum, RowTransforms, row_sum
 from explorer.passes.convolution.tile_transforms import Transforms
 from explorer.passes.convolution.window_sums import WindowSum, window_sum
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.progress import told
 from explorer.passes.pipeline.ranges import OneOf, Share, check, option
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 
 Price = Callable[[Kernel, ShapeEnv], float]  # modelled microseconds at the best tiling
 

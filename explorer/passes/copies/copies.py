@@ -28,8 +28,8 @@ from explorer.passes.copies.index_maps import linear
 from explorer.passes.copies.joined_slices import join_slices
 from explorer.passes.copies.row_views import renames_rows, rows_apart, without_units
 from explorer.passes.copies.runs_of_rows import slices_of_runs
-from explorer.passes.matched import is_recorded, matched
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import is_recorded, matched
 
 
 @compiler_pass(

@@ -18,7 +18,7 @@ from explorer.ir.program import Binding
 from explorer.ir.shapes.dims import Dim, ShapeEnv, simplify
 from explorer.passes.copies.copy_maps import Origin, copy_map
 from explorer.passes.copies.index_maps import Index, Ranges
-from explorer.passes.matched import matched
+from explorer.passes.rewrite_trace import matched
 
 
 @dataclass(frozen=True, slots=True)

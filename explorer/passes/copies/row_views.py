@@ -10,7 +10,7 @@ from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Tensor
 from explorer.passes.copies.copy_maps import ViewMap, copy_map
 from explorer.passes.copies.index_maps import reshape_groups
-from explorer.passes.matched import matched
+from explorer.passes.rewrite_trace import matched
 
 
 def rows_apart(binding: Binding) -> tuple[Binding, ...]:

@@ -19,7 +19,7 @@ from explorer.ir.shapes.dims import Shape, ShapeEnv, product
 from explorer.ir.types import Tensor
 from explorer.passes.copies.copy_maps import AffineMap, ViewMap, copy_map
 from explorer.passes.copies.index_maps import Ranges, reshape_groups, through_reshape
-from explorer.passes.matched import matched
+from explorer.passes.rewrite_trace import matched
 
 
 def slices_of_runs(

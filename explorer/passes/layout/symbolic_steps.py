@@ -18,8 +18,8 @@ from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Binding, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.symbols import symbols_of_kernel
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.tile.lowering.contract import depth_order, segments
 from explorer.tile.lowering.lower import tensor_contraction
 from explorer.tile.lowering.places import Places

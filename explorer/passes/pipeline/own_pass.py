@@ -26,10 +26,10 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.stage import Stage
 from explorer.ir.text.text_tokens import print_type
-from explorer.ops.reference.unwanted import while_wanted
+from explorer.ops.reference.cancellation import while_wanted
 from explorer.ops.reference.verify import same, verify
-from explorer.trial.helper import Ended, Limits, in_helper, is_helper
-from explorer.trial.line import at_line
+from explorer.sandbox.helper import Ended, Limits, in_helper, is_helper
+from explorer.sandbox.line import at_line
 
 Judge = Callable[[Program], str]
 LONGEST_CHARACTERS = 300  # of what somebody else's code says; chosen

@@ -13,11 +13,11 @@ from explorer.errors import BadPolicy, Cancelled, VerifyError
 from explorer.ir.kernel import Kernel
 from explorer.ir.program import Program
 from explorer.ops.kernels.verify_kernel import verify_kernel
-from explorer.ops.reference.unwanted import while_wanted
+from explorer.ops.reference.cancellation import while_wanted
 from explorer.ops.reference.verify import verify
 from explorer.passes.pipeline.own_pass import said
 from explorer.passes.policies.registered import name_of
-from explorer.trial.line import at_line
+from explorer.sandbox.line import at_line
 
 LONGEST_CHARACTERS = 200  # of what somebody else's value looks like; chosen
 

@@ -21,7 +21,7 @@ from explorer.forking import ForkLock
 from explorer.ir.decisions.decided import Decisions
 from explorer.ir.program import Program
 from explorer.ir.stage import Stage
-from explorer.ops.reference.unwanted import cancellable
+from explorer.ops.reference.cancellation import cancellable
 from explorer.passes.pipeline.fingerprint import differ_beside_bindings, pass_key, program_key
 from explorer.passes.pipeline.own_pass import OwnPass, blaming
 from explorer.passes.pipeline.progress import telling

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from explorer.ops.reference.unwanted import end_if_unwanted
+from explorer.ops.reference.cancellation import end_if_unwanted
 
 Progress = Callable[[str, int, int], None]
 

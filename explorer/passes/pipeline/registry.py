@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from explorer.errors import BadOption
-from explorer.trial.helper import Limits
+from explorer.sandbox.helper import Limits
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
 

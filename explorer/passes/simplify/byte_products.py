@@ -10,9 +10,9 @@ import numpy as np
 from explorer.ir.calls import OpCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 
 BYTES = ("int8", "uint8")
 

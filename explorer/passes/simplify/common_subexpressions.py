@@ -7,8 +7,8 @@ from dataclasses import replace
 from explorer.ir.calls import Branch, FunctionCall, Gradient, KernelCall, LibraryCall, Loop, Var
 from explorer.ir.kernels.in_place import written_over
 from explorer.ir.program import Binding, Constant, Function, Program
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.passes.simplify.substitution import with_reads
 
 SMALL_BYTES = 1 << 16  # larger constants that are equal are rare, and take time to compare; chosen

@@ -10,8 +10,8 @@ from explorer.ir.annotations import symbols_in
 from explorer.ir.calls import Branch, Gradient, Loop, MatchCast
 from explorer.ir.program import Binding, Function, Program
 from explorer.ir.symbols import defined_by, is_check, needed_by
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.passes.simplify.dropped_origins import account
 
 

@@ -12,9 +12,9 @@ from explorer.ir.calls import KernelCall, Var
 from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, apply, reads, rewrite
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.passes.simplify.dead_code import uses
 from explorer.passes.simplify.linear_form import Linear, linear_form
 

@@ -14,8 +14,8 @@ from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.symbols import symbols_of_expr
 from explorer.ir.types import ITEM_BYTES, Tensor
 from explorer.ops.reference.evaluate import evaluate
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.passes.simplify.dropped_origins import account
 
 GROWTH_BYTES = 1 << 20  # of a result over what it is made of, at most; chosen

@@ -17,9 +17,9 @@ from explorer.ir.kernel import Apply, Compute, Expr, Kernel, Read, reads
 from explorer.ir.patterns.contraction import product_of
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.tile.gpu.matrix_units import MULTIPLIED, has_matrix_units
 
 

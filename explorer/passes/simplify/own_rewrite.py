@@ -12,8 +12,8 @@ from typing import Any, get_args
 from explorer.errors import BadOption
 from explorer.ir.calls import Expr
 from explorer.ir.program import Binding, Program
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 
 Rule = Callable[[Binding, Program], Expr | None]
 MOST_ROUNDS = 100  # before a rule is told that it never ends; chosen

@@ -11,9 +11,9 @@ from explorer.ir.shapes.dims import ShapeEnv
 from explorer.ir.types import Tensor
 from explorer.ops import RECORDS
 from explorer.ops.site import Site
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.names import fresh
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 
 
 @compiler_pass("sink-squeezes", paper="none: element-wise operators commute with reshapes")

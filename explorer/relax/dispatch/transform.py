@@ -12,8 +12,8 @@ import numpy as np
 from explorer.ir.calls import LibraryCall, Var
 from explorer.ir.program import Binding, Constant, Function, Program
 from explorer.ir.types import Tensor, dtype_of
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.relax.dispatch.policy import Choice, Moved, choose, onnx_call
 from explorer.relax.dispatch.registry import LibraryPattern
 

@@ -16,8 +16,8 @@ from explorer.ir.shapes.dims import symbol
 from explorer.ir.stage import Stage
 from explorer.ir.symbols import symbols_of_kernel
 from explorer.ir.types import ShapeType
-from explorer.passes.matched import matched
 from explorer.passes.pipeline.registry import compiler_pass
+from explorer.passes.rewrite_trace import matched
 from explorer.relax.fusion.model import FusionPlan, Group, GroupFunction
 from explorer.relax.fusion.policy import Limits, plan
 from explorer.relax.fusion.views import view_kernel

@@ -11,7 +11,7 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import canonical
 from explorer.ir.shapes.dims import Sizes
-from explorer.roller.blocks.grids import grids_of
+from explorer.roller.blocks.gpu_candidates import grids_of
 from explorer.roller.blocks.possible_block import impossible
 from explorer.roller.blocks.remembered_grids import remembered_grids
 from explorer.roller.blocks.thread_block import bound_normal, in_own_names

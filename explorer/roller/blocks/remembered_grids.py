@@ -15,9 +15,9 @@ from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.canonical import text_of
 from explorer.ir.shapes.dims import Sizes
-from explorer.roller.blocks.grids import about_us, grids
+from explorer.roller.blocks.gpu_candidates import about_us, grids
 from explorer.roller.blocks.thread_block import launched
-from explorer.roller.worked_out_by import FOLDERS
+from explorer.roller.cache_sources import FOLDERS
 
 
 def remembered_grids(kernel: Kernel, device: Device, cold: bool) -> tuple[ThreadBlocks, ...]:

@@ -11,7 +11,7 @@ from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
-from explorer.ops.reference.unwanted import end_if_unwanted
+from explorer.ops.reference.cancellation import end_if_unwanted
 from explorer.roller.well_formed import malformed
 from explorer.tile.rewrites import placed
 

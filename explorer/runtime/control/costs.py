@@ -24,7 +24,7 @@ from explorer.grinder import (
     uprogram,
 )
 from explorer.grinder.independent import group_name, is_lone
-from explorer.grinder.siblings import first_of, groups
+from explorer.grinder.independent_calls import first_of, groups
 from explorer.grinder.unroll import every
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.control import ControlWay
@@ -38,13 +38,13 @@ from explorer.runtime.planning.plan import Planner
 from explorer.runtime.planning.runs.sheet_times import SheetTimes
 from explorer.runtime.planning.runs.task_times import TaskTimes
 from explorer.runtime.planning.timeline import key_of
-from explorer.runtime.planning.units.recursion_ways import ALONE, APART, UNCOUNTED_TRIPS
-from explorer.runtime.planning.units.side_by_side import (
+from explorer.runtime.planning.units.concurrent_control_flow import (
     LONE,
     MEETINGS_APART,
     Dealt,
     groups_of,
 )
+from explorer.runtime.planning.units.recursion_ways import ALONE, APART, UNCOUNTED_TRIPS
 
 
 @dataclass(frozen=True, slots=True)

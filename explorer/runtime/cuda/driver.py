@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 
 from explorer.codegen.cuda.persistent import MOVING, ProgramSource
-from explorer.codegen.cuda.stand_in import run_program_source
+from explorer.codegen.cuda.simulator import run_program_source
 from explorer.errors import BadOption
-from explorer.runtime.lent_arrays import Lent
+from explorer.runtime.dlpack import Lent
 
 
 class Loaded(Protocol):

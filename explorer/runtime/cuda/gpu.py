@@ -20,7 +20,7 @@ from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import BadOption, DeviceFault
 from explorer.runtime.cuda.calls import Calls, address
 from explorer.runtime.cuda.driver import Loaded
-from explorer.runtime.lent_arrays import Lent
+from explorer.runtime.dlpack import Lent
 
 CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
     ("OUT_OF_MEMORY", "has too little memory for what was asked of it"),

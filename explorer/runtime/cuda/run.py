@@ -20,7 +20,7 @@ from explorer.runtime.cuda.deadlock import too_many
 from explorer.runtime.cuda.driver import Driver, Loaded
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.tables import Tables
-from explorer.runtime.lent_arrays import Lent, lent, writable
+from explorer.runtime.dlpack import Lent, lent, writable
 
 
 class ProgramRun:

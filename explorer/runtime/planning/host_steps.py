@@ -9,7 +9,7 @@ from typing import TypeAlias
 from explorer.cost.levels import levels_of
 from explorer.devices.model import Device
 from explorer.grinder import BranchTask, LibraryTask, LoopTask, UProgram
-from explorer.grinder.looks import loop_meets, side_meets
+from explorer.grinder.scalar_barriers import loop_meets, side_meets
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Overheads

@@ -6,7 +6,7 @@ from math import prod
 
 from explorer.budget import check_room
 from explorer.errors import TooLarge
-from explorer.grinder.calls.words import known_sizes
+from explorer.grinder.calls.rename_symbols import known_sizes
 from explorer.ir.shapes.dims import Sizes
 from explorer.ir.types import ITEM_BYTES
 from explorer.runtime.planning.plan import Planner

@@ -10,7 +10,7 @@ from explorer.cached_property import cached_property
 from explorer.counters import counters
 from explorer.devices.model import Device
 from explorer.grinder import LibraryTask, OperatorTask, RecursionTask, UProgram
-from explorer.grinder.calls.words import known_sizes
+from explorer.grinder.calls.rename_symbols import known_sizes
 from explorer.ir.decisions.memory_plan import MemoryPlan
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.decisions.wall import Wall
@@ -31,13 +31,13 @@ from explorer.runtime.planning.runs.sheet_times import SheetTimes
 from explorer.runtime.planning.runs.straight_runs import Run, run_of
 from explorer.runtime.planning.runs.task_times import TaskFact
 from explorer.runtime.planning.timeline import key_of, timeline, uses_of
+from explorer.runtime.planning.units.concurrent_control_flow import Dealt, Prices, ways_of_groups
 from explorer.runtime.planning.units.recursion_ways import (
     ALONE,
     UNCOUNTED_TRIPS,
     RecursionWay,
     recursion_way,
 )
-from explorer.runtime.planning.units.side_by_side import Dealt, Prices, ways_of_groups
 
 
 @dataclass(frozen=True)

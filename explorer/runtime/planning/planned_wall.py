@@ -19,14 +19,14 @@ from explorer.grinder import (
     Straight,
     UTask,
 )
-from explorer.grinder.siblings import first_of, groups
+from explorer.grinder.independent_calls import first_of, groups
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer import Schedule, VDevice
-from explorer.rammer.one_order import one_order
+from explorer.rammer.linearize import one_order
 from explorer.runtime.planning.host_steps import HostSteps
 from explorer.runtime.planning.timeline import key_of
+from explorer.runtime.planning.units.concurrent_control_flow import Dealt
 from explorer.runtime.planning.units.recursion_ways import ALONE, APART, RecursionWay
-from explorer.runtime.planning.units.side_by_side import Dealt
 
 MOST_BRICKS = 1 << 20  # a loop's further trips are left out: a bound on memory, chosen
 

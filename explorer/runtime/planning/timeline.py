@@ -23,7 +23,7 @@ from explorer.grinder import (
     UProgram,
     UTask,
 )
-from explorer.grinder.siblings import first_of, groups
+from explorer.grinder.independent_calls import first_of, groups
 from explorer.rammer import Schedule
 from explorer.relax.memory.plan import Timeline
 

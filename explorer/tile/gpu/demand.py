@@ -13,7 +13,7 @@ from explorer.ir.tile_programs.elements import REGISTER, Do, Fetch, TileExpr, fe
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.statements import At, For, Map, Reduce, Scan, Statement
 from explorer.ir.tile_programs.traversal import affines, dealt, threads_of
-from explorer.tile.gpu.banks.asked import asked_of
+from explorer.tile.gpu.banks.bank_accesses import asked_of
 from explorer.tile.gpu.distribute import UNROLLED
 from explorer.tile.gpu.matrix_units import MATRIX, OWN, fragments
 from explorer.tile.verify import shared_bytes

@@ -28,7 +28,7 @@ from explorer.measure.this_machine.this_cpu import this_cpu
 from explorer.measure.turns import take_turns
 from explorer.runtime.workers.arena import address_of
 from explorer.runtime.workers.clock import cycles_per_us
-from explorer.trial.helper import Ended, Limits, in_helper, is_helper
+from explorer.sandbox.helper import Ended, Limits, in_helper, is_helper
 from explorer.tuning.answers import agree
 from explorer.tuning.inside.parts import Part, Parts
 

@@ -14,7 +14,7 @@ from explorer.devices.model import text_of_device
 from explorer.errors import BadOption, BoundError
 from explorer.frontends.model import Model
 from explorer.options import Options
-from explorer.stored.wanted import compiler_key
+from explorer.stored.program_key import compiler_key
 from explorer.tuning.settings import apply
 from explorer.tuning.sweep.rows import BIND
 

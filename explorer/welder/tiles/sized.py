@@ -16,7 +16,7 @@ from explorer.cost.traffic import traffic
 from explorer.devices.model import Device
 from explorer.ir.kernel import Kernel
 from explorer.ir.patterns.regions import Regions, propagate
-from explorer.ops.reference.unwanted import end_if_unwanted
+from explorer.ops.reference.cancellation import end_if_unwanted
 from explorer.welder.tiles.levels import Memory, has_registers, resident, waves
 
 MOST_THREADS, WANTED_THREADS = 1024, 128  # of a block (Welder artifact)

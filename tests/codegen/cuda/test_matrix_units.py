@@ -16,13 +16,13 @@ from explorer.codegen.cuda.assemble import assemble, why_not
 from explorer.codegen.cuda.build import BlockCode, print_block
 from explorer.codegen.cuda.object.sass import disassembler, sass
 from explorer.codegen.cuda.simulated import launch
-from explorer.codegen.cuda.stand_in import Multiply
+from explorer.codegen.cuda.simulator import Multiply
 from explorer.devices.catalogue import device
 from explorer.errors import CheckFailed
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import numpy_dtype
-from explorer.rammer.sheets import pair_of
-from explorer.roller.blocks.grids import grids
+from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.shared_sums import sharing
 from explorer.roller.blocks.thread_block import launched
 from tests.codegen.cases import ENV, Case, conv, linear

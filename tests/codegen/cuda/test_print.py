@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 import explorer.codegen.cuda.build as build
 import explorer.codegen.cuda.shared_arrays as shared_arrays
 from explorer.codegen.cuda.build import BlockCode
-from explorer.codegen.cuda.stand_in import run_block_source
+from explorer.codegen.cuda.simulator import run_block_source
 from explorer.errors import BadOption, CheckFailed
 from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Compute, Kernel, Read, TensorSpec, at, axes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from explorer.codegen.cuda.build import print_block
-from explorer.codegen.cuda.spelling import SPELLINGS
+from explorer.codegen.cuda.scalar_functions import SPELLINGS
 from explorer.errors import BadOption
 from explorer.ir.dtypes import integer_limits, is_integer
 from explorer.ir.kernel import Apply, Compute, Kernel, TensorSpec, at, axes

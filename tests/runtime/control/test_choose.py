@@ -16,7 +16,7 @@ from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.control import ControlDecision, TaskTree
 from explorer.measure.task_times import task_profile
 from explorer.rammer import Options as Rammer
-from explorer.runtime.control.choose import MOST_TIME_SHARE
+from explorer.runtime.control.select_control_schedule import MOST_TIME_SHARE
 from explorer.runtime.planning.units.recursion_ways import UNCOUNTED_TRIPS
 
 tensor = explorer.tensor

@@ -16,8 +16,8 @@ from explorer.errors import BadOption, Cancelled
 from explorer.grinder import Options as Grinder
 from explorer.ir.decisions.control import ControlWay
 from explorer.rammer import Options as Rammer
-from explorer.runtime.control.choose import MOST_TIME_SHARE
 from explorer.runtime.control.costs import Supposed, Time
+from explorer.runtime.control.select_control_schedule import MOST_TIME_SHARE
 from explorer.runtime.control.way_times import SAME_US, WayTime
 from tests.examples import examples
 

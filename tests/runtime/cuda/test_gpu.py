@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from explorer.codegen.cuda.persistent import TABLES, ProgramSource
-from explorer.codegen.cuda.stand_in import run_program_source
+from explorer.codegen.cuda.simulator import run_program_source
 from explorer.errors import BadOption, DeviceFault, IronworksError, ShapeError
 from explorer.garbage import rare_collections
 from explorer.runtime.cuda.calls import Calls
 from explorer.runtime.cuda.gpu import Gpu
 from explorer.runtime.cuda.run import ProgramRun
-from explorer.runtime.lent_arrays import CUDA
+from explorer.runtime.dlpack import CUDA
 from tests.runtime.cuda.test_program import UNITS, agree, compiled
 from tests.runtime.test_lent_arrays import Made
 

@@ -12,7 +12,7 @@ from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.passes.convolution.winograd import ALGORITHMS, rewritten
 from explorer.roller.blocks.fitting_block import fitting
-from explorer.roller.blocks.grids import grids
+from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.thread_block import thread_block_steps
 from explorer.tile.verify import shared_bytes
 from tests.codegen.cases import ENV, Case, conv

@@ -9,7 +9,7 @@ import pytest
 
 from explorer.codegen.cuda.build import print_block
 from explorer.codegen.cuda.simulated import launch
-from explorer.codegen.cuda.stand_in import run_block_source
+from explorer.codegen.cuda.simulator import run_block_source
 from explorer.errors import CheckFailed
 from explorer.ir.combiners import COMBINERS
 from explorer.ir.tile_programs.program import TileProgram

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
 
-from explorer.ops.reference.unwanted import cancellable
+from explorer.ops.reference.cancellation import cancellable
 from explorer.passes.pipeline.progress import telling
 from widgets.session.answers import picture
 from widgets.session.changing import Changing

@@ -8,7 +8,7 @@ from typing import Any
 
 from explorer.ir.stage import Stage
 from explorer.measure.compare import Comparison
-from explorer.ops.reference.unwanted import cancellable
+from explorer.ops.reference.cancellation import cancellable
 from explorer.passes.pipeline.progress import telling
 from widgets.model.compiled import Arrays
 from widgets.model.knobs import Setting, with_code

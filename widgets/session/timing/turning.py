@@ -10,7 +10,7 @@ from typing import Any
 
 from explorer.errors import Cancelled, IronworksError
 from explorer.ir.stage import Stage
-from explorer.ops.reference.unwanted import cancellable, end_if_unwanted
+from explorer.ops.reference.cancellation import cancellable, end_if_unwanted
 from explorer.passes.pipeline.progress import telling
 from widgets.model.knob import Knob
 from widgets.model.knobs import Setting, same_program, turned

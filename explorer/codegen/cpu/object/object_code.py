@@ -28,8 +28,8 @@ from explorer.codegen.cpu.object.jit_linker import (
     object_of,
     optimised,
 )
+from explorer.codegen.cpu.object.jit_memory import Shelf, Shelves
 from explorer.codegen.cpu.object.marked_text import assembly_listing, llvm_listing
-from explorer.codegen.cpu.object.shelves import Shelf, Shelves
 from explorer.codegen.cpu.object.source_digest import generator_text
 from explorer.codegen.cpu.object.translate import translate
 from explorer.codegen.listing import Listing, Listings

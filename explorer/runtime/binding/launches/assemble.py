@@ -13,7 +13,7 @@ from explorer.grinder import (
     Straight,
     UTask,
 )
-from explorer.grinder.siblings import groups
+from explorer.grinder.independent_calls import groups
 from explorer.runtime.binding.launches.addresses import Addresses
 from explorer.runtime.binding.launches.call_rows import CallRows
 from explorer.runtime.binding.launches.control_rows import ControlRows

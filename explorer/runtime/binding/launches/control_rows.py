@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from explorer.grinder import BranchTask, LoopTask, Straight, UTask
-from explorer.grinder.looks import loop_meets, side_meets
+from explorer.grinder.scalar_barriers import loop_meets, side_meets
 from explorer.runtime.binding.launches.addresses import Addresses
 from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.unit_rows import Places, UnitRows

@@ -9,7 +9,7 @@ from typing import Protocol
 from explorer.cached_property import cached_property
 from explorer.codegen.build import Argument
 from explorer.grinder import UProgram, UTask
-from explorer.grinder.siblings import first_of
+from explorer.grinder.independent_calls import first_of
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Schedule
 from explorer.runtime.planning.stacks import Frames

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from explorer.grinder import OperatorTask, Straight
 from explorer.ir.decisions.rprogram import Instruction, RProgram, Wait
-from explorer.rammer.one_order import one_order
+from explorer.rammer.linearize import one_order
 from explorer.rammer.transform import awaited
 from explorer.runtime.binding.launches.addresses import Addresses
 from explorer.runtime.binding.launches.given import Given

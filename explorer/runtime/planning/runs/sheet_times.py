@@ -16,8 +16,8 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
-from explorer.rammer.sheets import Gridded, facts_of, vdevices_of
-from explorer.roller.blocks.grids import comes_cold, grids_of
+from explorer.rammer.device_sheet_kernels import Gridded, facts_of, vdevices_of
+from explorer.roller.blocks.gpu_candidates import comes_cold, grids_of
 from explorer.roller.blocks.remembered_grids import remembered_grids
 from explorer.roller.blocks.thread_block import launched
 from explorer.runtime.planning.extents import Extents

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.grinder import BranchTask, CallTask, LoopTask, RecursionTask, Straight, UTask
-from explorer.grinder.siblings import widest
+from explorer.grinder.independent_calls import widest
 from explorer.ir.decisions.candidate import Candidate
 from explorer.rammer import Facts, Options, Schedule, schedule
 from explorer.runtime.planning.allocations import recursions_of, straights

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import prod
 
 from explorer.devices.model import Device
-from explorer.tile.gpu.banks.asked import REMEMBERED_VALUES, Asked, Steps, elements
+from explorer.tile.gpu.banks.bank_accesses import REMEMBERED_VALUES, Asked, Steps, elements
 from explorer.tile.gpu.banks.requests import WARP
 from explorer.tile.gpu.distribute import shares
 from explorer.tile.gpu.prefetch import MOST_OWN_ELEMENTS

@@ -21,7 +21,7 @@ from explorer.ir.tile_programs.elements import Buffer, Fetch, TileExpr
 from explorer.ir.tile_programs.program import Grid, TileProgram
 from explorer.ir.tile_programs.statements import For, Map, Reduce, Scan, Statement
 from explorer.ir.tile_programs.traversal import dealt, threads_of, with_element, with_loads
-from explorer.tile.gpu.banks.asked import Inside, asked_of, axes_of, is_shared, walked
+from explorer.tile.gpu.banks.bank_accesses import Inside, asked_of, axes_of, is_shared, walked
 from explorer.tile.gpu.banks.policy import Copy, Lanes, Layout, layouts
 from explorer.tile.gpu.distribute import copied
 from explorer.tile.gpu.operands import operands, step_along, together

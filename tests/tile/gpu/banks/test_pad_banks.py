@@ -24,7 +24,7 @@ from explorer.ir.kernels.canonical import canonical
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.tile_programs.program import TileProgram
 from explorer.ir.tile_programs.traversal import loads, statements
-from explorer.tile.gpu.banks.asked import asked_of, waits
+from explorer.tile.gpu.banks.bank_accesses import asked_of, waits
 from explorer.tile.gpu.banks.policy import layouts
 from explorer.tile.gpu.banks.transform import pad_banks
 from explorer.tile.gpu.demand import demand_of

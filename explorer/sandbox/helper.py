@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from explorer.forking import ForkLock
-from explorer.trial.line import now_at
+from explorer.sandbox.line import now_at
 
 CAN_FORK = sys.platform == "linux"  # elsewhere a fork of a process with threads is no safe thing
 WALL_TIMES = 6  # a helper may wait so many times the seconds that it may compute; chosen

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from explorer.grinder import BranchTask, LoopTask, Straight, UTask
 from explorer.grinder.independent import is_lone, is_rest
-from explorer.grinder.siblings import first_of, groups
+from explorer.grinder.independent_calls import first_of, groups
 from explorer.ir.decisions.candidate import Candidate
 from explorer.rammer import Facts, Options, Schedule, schedule
 from explorer.runtime.planning.allocations import recursions_of, straights

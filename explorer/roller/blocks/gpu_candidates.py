@@ -22,7 +22,7 @@ from explorer.ir.patterns.regions import propagate
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import ShapeEnv, Sizes, evaluate_dim
 from explorer.ir.types import ITEM_BYTES
-from explorer.ops.reference.unwanted import end_if_unwanted
+from explorer.ops.reference.cancellation import end_if_unwanted
 from explorer.roller.blocks.fitting_block import fitting_each
 from explorer.roller.blocks.matrix_pieces import matrix_blocks
 from explorer.roller.blocks.shared_sums import MOST_THREADS, sharing

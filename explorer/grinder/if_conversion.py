@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
-from explorer.grinder.both_sides_policy import BOTH, ONE, Facts, Price, selection, weighed
 from explorer.grinder.host import host_of
+from explorer.grinder.if_conversion_policy import BOTH, ONE, Facts, Price, selection, weighed
 from explorer.ir.calls import Branch, KernelCall, Var
 from explorer.ir.decisions.control import ControlDecision
 from explorer.ir.program import Binding, Function, Program

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from explorer.grinder.independent_calls import beside
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -21,8 +22,7 @@ from explorer.grinder.model import (
     UTask,
     Value,
 )
-from explorer.grinder.rows import relay
-from explorer.grinder.siblings import beside
+from explorer.grinder.row_views import relay
 
 
 def begin_in_place(
