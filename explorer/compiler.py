@@ -19,7 +19,7 @@ from explorer.devices.model import Device
 from explorer.errors import BadOption, Cancelled, NoSuchDevice, did_you_mean
 from explorer.frontends.load import load
 from explorer.frontends.model import Model
-from explorer.grinder import BothSides, Grind
+from explorer.grinder import Grind, IfConversion
 from explorer.grinder.calls.inline import inline_calls
 from explorer.grinder.update_in_place import update_in_place
 from explorer.ir.shapes.dims import ShapeEnv
@@ -63,7 +63,7 @@ from explorer.relax.reductions.split_reduction import SplitReduction
 from explorer.relax.reshape_kernels import name_reshapes
 from explorer.roller import Price, Roll
 from explorer.roller.legal_tiles import LegalTiles
-from explorer.runtime.control.select_control_schedule import ChooseWays
+from explorer.runtime.control.select_control_schedule import SelectControlSchedule
 from explorer.stored.tiers import Kept, kept
 from explorer.stored.why_not import WhyNot, why_not
 from explorer.tile.gpu.matrix_units import has_matrix_units
@@ -131,7 +131,11 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         *measured,
         *_recomputing(options),
         Step("ram", Stage.RAMMED, Ram(device, options.rammer)),
-        Step("choose ways of control flow", Stage.RAMMED, ChooseWays(device, options.grinder)),
+        Step(
+            "choose ways of control flow",
+            Stage.RAMMED,
+            SelectControlSchedule(device, options.grinder),
+        ),
         *_measuring_ways(options, device),
         Step("plan memory", Stage.PLANNED, PlanMemory(options.memory)),
     )
@@ -163,7 +167,7 @@ def _both_sides(options: Options, device: Device, price: PriceOf) -> tuple[Step,
     grinder = options.grinder
     if grinder.schedule != "auto" or not grinder.inline_branches:
         return ()
-    return (Step("compute both sides", Stage.TASKED, BothSides(device, price)),)
+    return (Step("compute both sides", Stage.TASKED, IfConversion(device, price)),)
 
 
 def _measuring(options: Options, device: Device) -> tuple[Step, ...]:

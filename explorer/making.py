@@ -28,7 +28,7 @@ from explorer.passes.pipeline.pipeline import (
     run_steps,
 )
 from explorer.stored import programs
-from explorer.stored.program_key import Wanted, wanted
+from explorer.stored.program_key import ProgramKey, program_key
 from explorer.stored.vocabulary import StepRow
 
 Cancelling = Callable[[], bool]
@@ -56,12 +56,12 @@ class Asked:
         return f"{self.model.digest} {self.model.name}"
 
     @property
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> ProgramKey | None:
         """What the program that it becomes is kept under; None where it is not."""
         if self.check or not self.whole:
             return None
         setting = _setting_key(self.device)
-        return wanted(self.model, self.device, self.options, self.donated, self.steps, setting)
+        return program_key(self.model, self.device, self.options, self.donated, self.steps, setting)
 
     def run(
         self, progress: Progress | None = None, cancelled: Cancelling | None = None
@@ -118,7 +118,7 @@ def ended(asked: Asked, cancelled: Cancelling | None = None) -> tuple[Asked, End
 
 def opened(
     asked: Asked,
-    whole: Wanted | None,
+    whole: ProgramKey | None,
     again: Again,
     progress: Progress | None,
     cancelled: Cancelling | None,
@@ -157,7 +157,7 @@ def _snapshots(asked: Asked, found: programs.Found) -> tuple[Snapshot, ...]:
 
 def made(
     asked: Asked,
-    whole: Wanted | None,
+    whole: ProgramKey | None,
     again: Again,
     progress: Progress | None,
     cancelled: Cancelling | None,

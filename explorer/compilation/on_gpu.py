@@ -22,7 +22,7 @@ from explorer.printed import Printed
 from explorer.runtime.cuda.driver import Driver
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.run import ProgramRun
-from explorer.runtime.dlpack import Lent, lent
+from explorer.runtime.dlpack import BorrowedArray, borrow_array
 
 HELD = 1  # block of a multiprocessor, for all meet between steps: two were slower on an H200
 
@@ -140,12 +140,12 @@ class OnGpu(Printed):
         return found
 
 
-def _lent(arrays: Mapping[str, Any]) -> dict[str, Lent]:
+def _lent(arrays: Mapping[str, Any]) -> dict[str, BorrowedArray]:
     """Those of other libraries."""
-    every = ((name, lent(name, x)) for name, x in arrays.items())
+    every = ((name, borrow_array(name, x)) for name, x in arrays.items())
     return {name: found for name, found in every if found is not None}
 
 
-def _seen(x: Lent) -> np.ndarray:
+def _seen(x: BorrowedArray) -> np.ndarray:
     """An array with the shape and the dtype of one that lies on a device, for those who check."""
     return np.broadcast_to(np.zeros((), x.dtype), x.shape)

@@ -8,7 +8,7 @@ calls itself has a frame for each call (`calls.recursion`), and of several that 
 stays (`calls.inline`); what only Python can do is told by `host`.
 """
 
-from explorer.grinder.if_conversion import BothSides
+from explorer.grinder.if_conversion import IfConversion
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -30,11 +30,11 @@ from explorer.grinder.tree import Grind, task_tree
 
 __all__ = [
     "SCHEDULES",
-    "BothSides",
     "BranchTask",
     "CallTask",
     "Carried",
     "Grind",
+    "IfConversion",
     "LevelPolicy",
     "LibraryTask",
     "LoopTask",

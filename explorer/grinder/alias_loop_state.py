@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from explorer.grinder.independent_calls import beside
+from explorer.grinder.independent_calls import group_at
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -22,10 +22,10 @@ from explorer.grinder.model import (
     UTask,
     Value,
 )
-from explorer.grinder.row_views import relay
+from explorer.grinder.row_views import relocate
 
 
-def begin_in_place(
+def alias_loop_state(
     parts: Sequence[UTask], values: dict[str, Value], outputs: Collection[str]
 ) -> None:
     """After: the states of loops lie in the memory of their first values, where they can, and those
@@ -53,8 +53,8 @@ class _Takers:
                     made = {name for o in operators for name in o.results}
                     free |= {name for name in made if self.values[name].root == name}
                 case LoopTask(carried=carried) if part.level == "device":
-                    others = [p for p in (*beside(parts, n), *parts[n + 1 :]) if p is not part]
-                    later = [*behind, *(name for p in others for name in names_of(p))]
+                    others = [p for p in (*group_at(parts, n), *parts[n + 1 :]) if p is not part]
+                    later = [*behind, *(name for p in others for name in accessed_names(p))]
                     for c in carried:
                         self.take(part, c, later, free, own)
                     free |= {c.param for c in carried if self.values[c.param].root == c.param}
@@ -62,7 +62,7 @@ class _Takers:
                     ends = [name for c in carried for name in (c.result, c.staging)]
                     self.body(part.body, (*ends, *rows, *_counters(part)), carried)
                 case LoopTask(body=body) | RecursionTask(body=body):
-                    self.body(body, tuple(names_of(part)), ())
+                    self.body(body, tuple(accessed_names(part)), ())
                 case BranchTask(then=then, orelse=orelse, results=results):
                     self.body(then, [row[1] for row in results], ())
                     self.body(orelse, [row[2] for row in results], ())
@@ -94,16 +94,16 @@ class _Takers:
         alone = param.root == param.name and not (param.moves or param.frame or memory.frame)
         if not (whole and alone and memory.home == param.home == "buffer"):
             return
-        read = Counter(self.values[name].root for name in names_of(loop) if name)
+        read = Counter(self.values[name].root for name in accessed_names(loop) if name)
         if read[memory.name] == 1 and memory.name not in self.roots(later):
-            relay(self.values, param.name, memory)
+            relocate(self.values, param.name, memory)
 
 
 def _counters(loop: LoopTask) -> tuple[str, ...]:
     return (loop.trip, loop.cond, loop.going, *loop.counts)
 
 
-def names_of(part: UTask) -> Iterator[str]:
+def accessed_names(part: UTask) -> Iterator[str]:
     """Every value that a part reads or writes, each time it is named; "" where it names none."""
     match part:
         case Straight(operators):
@@ -119,11 +119,13 @@ def names_of(part: UTask) -> Iterator[str]:
                 yield from (c.param, c.initial, c.result, c.staging)
             for s in part.stacked:
                 yield from (s.result, s.value, s.row)
-            yield from (name for inner in part.body for name in names_of(inner))
+            yield from (name for inner in part.body for name in accessed_names(inner))
         case BranchTask():
             yield part.cond
             yield from (name for row in part.results for name in row)
-            yield from (name for inner in (*part.then, *part.orelse) for name in names_of(inner))
+            yield from (
+                name for inner in (*part.then, *part.orelse) for name in accessed_names(inner)
+            )
         case RecursionTask():
             yield from (*part.args, *part.params, *part.outputs, *part.results)
-            yield from (name for inner in part.body for name in names_of(inner))
+            yield from (name for inner in part.body for name in accessed_names(inner))

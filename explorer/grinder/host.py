@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from explorer.grinder.calls.recursion import recursive
-from explorer.grinder.calls.rename_symbols import Words, words_of
+from explorer.grinder.calls.rename_symbols import SymbolRenaming, rename_symbols
 from explorer.ir.calls import (
     Branch,
     FunctionCall,
@@ -37,7 +37,7 @@ class Host:
     """
 
     functions: Mapping[str, Function]
-    words: Words
+    words: SymbolRenaming
     dynamic: frozenset[str] = frozenset()
     constants: Mapping[str, Constant] = field(default_factory=dict)
     run_time: frozenset[str] | None = frozenset()  # symbols that a run gives values; None: all
@@ -150,7 +150,7 @@ def host_of(program: Program, hosted: Collection[str] = (), strict: bool = False
     shall follow, though the device could. `strict`: it does every match_cast.
     """
     loops = recursive(program)
-    words = words_of(program, [name for name, why in loops.items() if not why])
+    words = rename_symbols(program, [name for name, why in loops.items() if not why])
     functions = {f.name: f for f in program.functions}
     dynamic = frozenset(n for n, why in loops.items() if why or n in hosted)
     run_time = None if strict else _run_time_symbols(program)

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 
 from explorer.devices.model import Device
 from explorer.grinder.host import host_of
-from explorer.grinder.if_conversion_policy import BOTH, ONE, Facts, Price, selection, weighed
+from explorer.grinder.if_conversion_policy import (
+    BOTH,
+    ONE,
+    Facts,
+    Price,
+    select_kernel,
+    weigh_if_conversion,
+)
 from explorer.ir.calls import Branch, KernelCall, Var
 from explorer.ir.decisions.control import ControlDecision
 from explorer.ir.program import Binding, Function, Program
@@ -22,7 +29,7 @@ from explorer.passes.simplify.substitution import with_reads
 
 
 @dataclass(frozen=True, slots=True)
-class BothSides:
+class IfConversion:
     """After: no branch is left of which both sides take less time than one side and the decision.
     What was weighed stands among the decisions.
     """
@@ -45,7 +52,7 @@ class BothSides:
                     if not isinstance(b.expr, Branch) or host.does(b):
                         body.append(b)
                         continue
-                    found = weighed(b, b.expr, functions, facts)
+                    found = weigh_if_conversion(b, b.expr, functions, facts)
                     best = ONE if found[0].refused else found[0].value
                     reason = found[0].refused or "predicted to take the least"
                     decided[b.name] = ControlDecision(b.name, "branch", best, found, reason)
@@ -70,5 +77,5 @@ def _inlined(b: Binding, branch: Branch, functions: dict[str, Function]) -> Iter
             values |= {v.name: new for v, new in zip(inner.vars, vars, strict=True)}
         made.append([values.get(v.name, v) for v in function.outputs])
     for result, then, orelse in zip(b.vars, *made, strict=True):
-        call = KernelCall(selection(branch.cond, result, b.origin), (branch.cond, then, orelse))
+        call = KernelCall(select_kernel(branch.cond, result, b.origin), (branch.cond, then, orelse))
         yield Binding((result,), call, b.origin)

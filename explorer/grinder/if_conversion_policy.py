@@ -40,7 +40,7 @@ class Facts:
         return self.device.barrier_us if self.device.units > 1 else self.device.task_ns / 1000
 
 
-def weighed(
+def weigh_if_conversion(
     binding: Binding, branch: Branch, functions: Mapping[str, Function], facts: Facts
 ) -> tuple[Candidate[ControlWay], ...]:
     """Both ways of a branch, the one to take first. Its cost by one side is the mean of its sides:
@@ -50,10 +50,10 @@ def weighed(
     why = refusal(binding, branch.cond, sides)
     if why:
         return (Candidate("both sides", BOTH, refused=why),)
-    work = [sum(facts.price(k, facts.env) for k in kernels(side)) for side in sides]
-    selected = (selection(branch.cond, v, binding.origin) for v in binding.vars)
+    work = [sum(facts.price(k, facts.env) for k in arm_kernels(side)) for side in sides]
+    selected = (select_kernel(branch.cond, v, binding.origin) for v in binding.vars)
     chosen = sum(facts.price(kernel, facts.env) for kernel in selected)
-    depth = max(len(list(kernels(side))) for side in sides)
+    depth = max(len(list(arm_kernels(side))) for side in sides)
     both = Candidate(
         "both sides",
         BOTH,
@@ -79,7 +79,7 @@ def refusal(binding: Binding, cond: Var, sides: tuple[Function, Function]) -> st
         for b in side.body:
             if not isinstance(b.expr, KernelCall | View | ShapeOf):
                 return f"{b.vars[0].name} of {side.name} is no kernel"
-        found = list(kernels(side))
+        found = list(arm_kernels(side))
         if len(found) > MOST_KERNELS:
             return f"{side.name} is {len(found)} kernels, more than {MOST_KERNELS}"
         for kernel in found:
@@ -92,12 +92,12 @@ def refusal(binding: Binding, cond: Var, sides: tuple[Function, Function]) -> st
     return ""
 
 
-def kernels(side: Function) -> Iterator[Kernel]:
+def arm_kernels(side: Function) -> Iterator[Kernel]:
     """The kernels of a side."""
     return (b.expr.kernel for b in side.body if isinstance(b.expr, KernelCall))
 
 
-def selection(cond: Var, result: Var, origin: frozenset[str]) -> Kernel:
+def select_kernel(cond: Var, result: Var, origin: frozenset[str]) -> Kernel:
     """The kernel that takes each element from one of two tensors."""
     kind, flag = result.tensor, cond.tensor
     over = axes("i", kind.dims)

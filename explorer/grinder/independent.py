@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from explorer.grinder.alias_loop_state import names_of
-from explorer.grinder.independent_calls import straightened
+from explorer.grinder.alias_loop_state import accessed_names
+from explorer.grinder.independent_calls import merge_straight_runs
 from explorer.grinder.model import (
     BranchTask,
     CallTask,
@@ -70,7 +70,7 @@ def independent(parts: Sequence[UTask], values: Values, asked: Asked) -> tuple[U
         out += [Straight(tuple(group.before))] if group.before else []
         out += [replace(p, beside=n > 0, units=units) for n, p in enumerate(group.members)]
         out += [Straight(tuple(group.behind))] if group.behind else []
-    return tuple(straightened(out))
+    return tuple(merge_straight_runs(out))
 
 
 def _inside(part: UTask, values: Values, asked: Asked) -> UTask:
@@ -161,7 +161,7 @@ def _member(part: UTask, behind: Sequence[UTask]) -> Sequence[Control]:
 
 
 def _touched(parts: Sequence[UTask], values: Values) -> _Touched:
-    named = {name for part in parts for name in (*names_of(part), *_awaited(part)) if name}
+    named = {name for part in parts for name in (*accessed_names(part), *_awaited(part)) if name}
     written = {name for part in parts for name in _written(part) if name}
     return _Touched(_roots(named, values), _roots(written, values))
 

@@ -33,7 +33,7 @@ class _Group:
     given: set[str] = field(default_factory=set)
 
 
-def side_by_side(parts: Sequence[UTask], values: Values) -> tuple[UTask, ...]:
+def group_independent_calls(parts: Sequence[UTask], values: Values) -> tuple[UTask, ...]:
     """The parts in an order in which such calls stand next to each other, each but the first
     `beside` the one before.
     """
@@ -49,23 +49,23 @@ def side_by_side(parts: Sequence[UTask], values: Values) -> tuple[UTask, ...]:
         out += [Straight(tuple(group.before))] if group.before else []
         out += [replace(call, beside=n > 0) for n, call in enumerate(group.calls)]
         out += [Straight(tuple(group.behind))] if group.behind else []
-    return tuple(straightened(out))
+    return tuple(merge_straight_runs(out))
 
 
-def groups(parts: Sequence[UTask]) -> Iterator[tuple[UTask, ...]]:
+def concurrent_groups(parts: Sequence[UTask]) -> Iterator[tuple[UTask, ...]]:
     """Each part that does not stand beside another, with those that do."""
     begins = [n for n, part in enumerate(parts) if not _is_beside(part)]
     for begin, end in zip(begins, (*begins[1:], len(parts))):
         yield tuple(parts[begin:end])
 
 
-def beside(parts: Sequence[UTask], at: int) -> Sequence[UTask]:
+def group_at(parts: Sequence[UTask], at: int) -> Sequence[UTask]:
     """The group of the part at a place, that part included."""
     first = next((n for n in range(at, -1, -1) if not _is_beside(parts[n])), 0)
-    return next(iter(groups(parts[first:])))
+    return next(iter(concurrent_groups(parts[first:])))
 
 
-def first_of(group: Sequence[UTask]) -> str:
+def first_member_name(group: Sequence[UTask]) -> str:
     """By which name a group of loops and branches in the program is known, that of its first; ""
     of others. One beside which nothing stands is a group too.
     """
@@ -75,18 +75,18 @@ def first_of(group: Sequence[UTask]) -> str:
     return ""
 
 
-def widest(parts: Sequence[UTask]) -> int:
+def max_concurrency(parts: Sequence[UTask]) -> int:
     """How many calls stand side by side at most, in any arm or body; 0 without calls."""
     found = 0
-    for group in groups(parts):
+    for group in concurrent_groups(parts):
         for part in group:
             match part:
                 case CallTask():
                     found = max(found, len(group))
                 case BranchTask(then=then, orelse=orelse):
-                    found = max(found, widest(then), widest(orelse))
+                    found = max(found, max_concurrency(then), max_concurrency(orelse))
                 case LoopTask(body=body):
-                    found = max(found, widest(body))
+                    found = max(found, max_concurrency(body))
                 case _:
                     continue
     return found
@@ -137,7 +137,7 @@ def _roots(names: Sequence[str], values: Values) -> set[str]:
     return {values[name].root for name in names}
 
 
-def straightened(parts: Sequence[UTask]) -> Iterator[UTask]:
+def merge_straight_runs(parts: Sequence[UTask]) -> Iterator[UTask]:
     """One straight run in place of several that stand next to each other."""
     run: list[OperatorTask] = []
     for part in parts:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from explorer.grinder.calls.rename_symbols import Words
+from explorer.grinder.calls.rename_symbols import SymbolRenaming
 from explorer.ir.calls import KernelCall, LibraryCall, efficient_binding
 from explorer.ir.shapes.dims import Dim, Shape
 from explorer.ir.types import Tensor
@@ -225,7 +225,7 @@ class UProgram:
     output_names: tuple[str, ...]
     apart: bool = False
     hosted: frozenset[str] = frozenset()
-    words: Words = field(default_factory=dict)
+    words: SymbolRenaming = field(default_factory=dict)
 
     def root(self, name: str) -> Value:
         """The value whose bytes a value lies in."""

@@ -34,7 +34,7 @@ Moves = tuple[tuple[str, Dim], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InductionVariable:
     """A number that is `first` in the first trip, and `step` more in each other."""
 
     first: Dim
@@ -88,16 +88,16 @@ class RowReader:
                 found.add(operator.name)
         return _without(body, found) if found else tuple(body)
 
-    def lay(self, result: str, source: str, at: Line) -> None:
+    def lay(self, result: str, source: str, at: InductionVariable) -> None:
         """Let a value, and all its views, be such rows of another."""
         whole = self.values[source]
         row = product(whole.type.dims[1:])
         moves = ((self.loop, simplify(at.step * row)),) if at.step else ()
         begin = simplify(whole.offset + at.first * row)
         place = replace(whole, offset=begin, moves=_joined(whole.moves, moves))
-        relay(self.values, result, place)
+        relocate(self.values, result, place)
 
-    def row(self, operator: OperatorTask) -> tuple[str, Line] | None:
+    def row(self, operator: OperatorTask) -> tuple[str, InductionVariable] | None:
         """The value of which a kernel copies one row, and the row's number."""
         kernel = operator.call.kernel
         found = row_copy(kernel)
@@ -111,7 +111,7 @@ class RowReader:
         at = self.index(found.at, given=dict(zip(kernel.inputs, operator.args, strict=True)))
         return (source, at) if at is not None and self.is_in(at, whole.dims[0]) else None
 
-    def is_in(self, at: Line, rows: Dim) -> bool:
+    def is_in(self, at: InductionVariable, rows: Dim) -> bool:
         """Whether there is such a row in every trip."""
         above = simplify(rows - 1 - at.greatest(self.trips))
         return self.low(at.least(self.trips)) >= 0 and self.low(above) >= 0
@@ -119,13 +119,17 @@ class RowReader:
     def low(self, dim: Dim) -> int:
         return self.env.bounds(dim)[0]
 
-    def index(self, index: Affine | Expr, given: Mapping[str, str]) -> Line | None:
+    def index(self, index: Affine | Expr, given: Mapping[str, str]) -> InductionVariable | None:
         """What an index is in each trip, where that is a line."""
         match index:
             case Affine():
-                return None if index.terms else Line(index.const)
+                return None if index.terms else InductionVariable(index.const)
             case Const(value):
-                return Line(int(value)) if isinstance(value, (int, np.integer)) else Line(value)
+                return (
+                    InductionVariable(int(value))
+                    if isinstance(value, (int, np.integer))
+                    else InductionVariable(value)
+                )
             case Read(tensor, (), None):
                 return self.scalar(given.get(tensor, ""))
             case Apply("where", (Apply("lt", (value, Const(0))), below, above)):
@@ -140,22 +144,24 @@ class RowReader:
                 return self.sum(op, self.index(left, given), self.index(right, given))
         return None
 
-    def sum(self, op: str, a: Line | None, b: Line | None) -> Line | None:
+    def sum(
+        self, op: str, a: InductionVariable | None, b: InductionVariable | None
+    ) -> InductionVariable | None:
         if a is None or b is None:
             return None
         sign = 1 if op == "add" else -1
-        return Line(simplify(a.first + sign * b.first), a.step + sign * b.step)
+        return InductionVariable(simplify(a.first + sign * b.first), a.step + sign * b.step)
 
-    def scalar(self, name: str) -> Line | None:
+    def scalar(self, name: str) -> InductionVariable | None:
         """What an int64 scalar is: the count of the loop, or made of it and of constants."""
         value = self.values.get(name)
         if value is None or value.type.dtype != "int64" or value.type.elements != 1:
             return None
         if value.root in self.ahead and not value.moves:
-            return Line(self.ahead[value.root], 1)
+            return InductionVariable(self.ahead[value.root], 1)
         constant = self.constants.get(name)
         if constant is not None:
-            return Line(int(constant.array.item()))
+            return InductionVariable(int(constant.array.item()))
         maker = self.made.get(name)
         if maker is None or len(maker.call.kernel.computes) != 1 or maker.call.kernel.updates:
             return None
@@ -164,7 +170,7 @@ class RowReader:
         return None if compute.reduce or compute.axes else self.index(compute.expr, given)
 
 
-def stack(
+def stack_rows(
     values: dict[str, Value], loop: str, stacked: Stacked, ahead: int, own: Collection[str]
 ) -> Stacked:
     """The rows of a result, written where they shall lie if they are buffers of the body's own; of
@@ -181,12 +187,12 @@ def stack(
     is_whole = found.is_at(buffer) and found.type.bytes == buffer.type.bytes
     is_own = buffer.name.startswith(f"{loop}/") and buffer.name not in own
     if is_whole and is_own and found.type == kind and buffer.home == whole.home == "buffer":
-        relay(values, buffer.name, place)
+        relocate(values, buffer.name, place)
         made = row
     return Stacked(result, made, row)
 
 
-def relay(values: dict[str, Value], name: str, place: Value) -> None:
+def relocate(values: dict[str, Value], name: str, place: Value) -> None:
     """Let a root, and all its views, lie in another one from `place` on."""
     for other, value in values.items():
         if value.root == name:

@@ -14,18 +14,20 @@ from explorer.grinder.model import BranchTask, LoopTask, Straight, UTask, Value
 Pair = tuple[str, str]  # what is copied to, and from where
 
 
-def loop_meets(loop: LoopTask, values: Mapping[str, Value]) -> bool:
+def loop_needs_barrier(loop: LoopTask, values: Mapping[str, Value]) -> bool:
     """Whether all units meet between the look at what ends a loop and its body."""
-    return loop.checked and meets(loop.going, loop.body, (), values)
+    return loop.checked and needs_barrier(loop.going, loop.body, (), values)
 
 
-def side_meets(branch: BranchTask, made: int, values: Mapping[str, Value]) -> bool:
+def arm_needs_barrier(branch: BranchTask, made: int, values: Mapping[str, Value]) -> bool:
     """Whether all units meet before a branch's first side (1) or second one (2)."""
     parts = branch.then if made == 1 else branch.orelse
-    return meets(branch.cond, parts, [(row[0], row[made]) for row in branch.results], values)
+    return needs_barrier(
+        branch.cond, parts, [(row[0], row[made]) for row in branch.results], values
+    )
 
 
-def meets(
+def needs_barrier(
     scalar: str, parts: Sequence[UTask], copied: Sequence[Pair], values: Mapping[str, Value]
 ) -> bool:
     """Whether what comes first may overwrite a scalar that is looked at, or nothing is known to

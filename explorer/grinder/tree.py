@@ -19,7 +19,7 @@ from explorer.grinder.model import (
 )
 from explorer.grinder.options import Options
 from explorer.grinder.policy import LevelPolicy, Ways, lowest
-from explorer.grinder.scalar_barriers import loop_meets, side_meets
+from explorer.grinder.scalar_barriers import arm_needs_barrier, loop_needs_barrier
 from explorer.grinder.transform.uprogram import uprogram
 from explorer.ir.decisions.control import TaskTree
 from explorer.ir.program import Program
@@ -136,7 +136,7 @@ def _reason(part: LoopTask | BranchTask, alone: Collection[str]) -> str:
 
 def barriers_of(branch: BranchTask, values: Mapping[str, Value]) -> int:
     """How often all units meet at most for a look at what decides a branch."""
-    return 1 + any(side_meets(branch, made, values) for made in (1, 2))
+    return 1 + any(arm_needs_barrier(branch, made, values) for made in (1, 2))
 
 
 def barriers_per_trip(loop: LoopTask, values: Mapping[str, Value]) -> int:
@@ -144,4 +144,4 @@ def barriers_per_trip(loop: LoopTask, values: Mapping[str, Value]) -> int:
     if loop.level == "host":
         return 0
     staged = any(c.staging for c in loop.carried) or any(s.value != s.row for s in loop.stacked)
-    return 1 + loop_meets(loop, values) + max(0, len(loop.body) - 1) + 1 + staged
+    return 1 + loop_needs_barrier(loop, values) + max(0, len(loop.body) - 1) + 1 + staged

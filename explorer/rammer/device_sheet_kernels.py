@@ -23,7 +23,7 @@ MOST_WAYS = 4  # numbers of resident blocks whose walls are laid; chosen
 
 
 @dataclass(frozen=True, slots=True)
-class Gridded:
+class GridOperator:
     """An operator of a run with the grids that it could be launched with; none: it has no tasks."""
 
     name: str
@@ -33,14 +33,14 @@ class Gridded:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class GridPair:
     """The two grids that a policy may choose from."""
 
     fastest: ThreadBlocks
     efficient: ThreadBlocks
 
 
-def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 0) -> Pair:
+def choose_pair(grids: Sequence[ThreadBlocks], device: Device, held: int = 0) -> GridPair:
     """The grid that is fastest alone, and the one that takes least time times resources: of those
     of which a multiprocessor holds `held`, for the blocks beside one are other operators' too, and
     no more of them run there; of all, and as many as it has room for, where that is not said.
@@ -50,10 +50,10 @@ def pair_of(grids: Sequence[ThreadBlocks], device: Device, held: int = 0) -> Pai
     limit = AS_FAST_RATIO * min(us for us, _ in whole)
     fast = [b for us, b in whole if us <= limit]
     area = [(b.area_us(device), b) for b in fits]
-    return Pair(min(fast, key=lambda b: b.area_us(device)), min(area, key=lambda x: x[0])[1])
+    return GridPair(min(fast, key=lambda b: b.area_us(device)), min(area, key=lambda x: x[0])[1])
 
 
-def held_each(runs: Sequence[Sequence[Gridded]], device: Device) -> list[int]:
+def resident_blocks(runs: Sequence[Sequence[GridOperator]], device: Device) -> list[int]:
     """How many blocks may share a multiprocessor, that with which all operators, one after the
     other, end first in front; of such numbers the least, for blocks beside each other take turns,
     and before them those of which one grid fills it. With one of them grids are out of which it
@@ -76,18 +76,18 @@ def held_each(runs: Sequence[Sequence[Gridded]], device: Device) -> list[int]:
     return sorted((*full, *fewer), key=total_us) or [1]
 
 
-def vdevices_of(
-    runs: Sequence[Sequence[Gridded]], device: Device, alone: bool = False, units: int = 0
+def virtual_devices(
+    runs: Sequence[Sequence[GridOperator]], device: Device, alone: bool = False, units: int = 0
 ) -> tuple[VDevice, ...]:
     """The units that a device may have for some runs, the ones that are estimated to be best first:
     an estimate knows neither who waits for whom nor who runs beside, which a wall does.
     """
-    held = held_each(runs, device)[:MOST_WAYS]
+    held = resident_blocks(runs, device)[:MOST_WAYS]
     return tuple(dict.fromkeys(_vdevice(runs, device, n, alone, units) for n in held))
 
 
 def _vdevice(
-    runs: Sequence[Sequence[Gridded]], device: Device, held: int, alone: bool, units: int
+    runs: Sequence[Sequence[GridOperator]], device: Device, held: int, alone: bool, units: int
 ) -> VDevice:
     """The units of a device for some runs: multiprocessors by resident blocks, and no more than the
     widest wave has blocks for. No grid is offered that would leave all others fewer. `alone`: only
@@ -103,8 +103,8 @@ def _vdevice(
     )
 
 
-def facts_of(
-    run: Sequence[Gridded], device: Device, vdevice: VDevice, alone: bool = False
+def device_facts(
+    run: Sequence[GridOperator], device: Device, vdevice: VDevice, alone: bool = False
 ) -> Facts:
     """The operators of a run with their rKernels, timed beside their waves, or alone."""
     pairs = _pairs(run, device, vdevice.per_core)
@@ -124,12 +124,12 @@ def facts_of(
     return Facts(tuple(made), vdevice)
 
 
-def _pairs(run: Sequence[Gridded], device: Device, held: int) -> list[Pair | None]:
+def _pairs(run: Sequence[GridOperator], device: Device, held: int) -> list[GridPair | None]:
     """The pair of each operator, those of equal kernels chosen once."""
-    known: dict[int, Pair | None] = {}
+    known: dict[int, GridPair | None] = {}
     for o in run:
         if id(o.grids) not in known:
-            known[id(o.grids)] = pair_of(o.grids, device, held) if o.grids else None
+            known[id(o.grids)] = choose_pair(o.grids, device, held) if o.grids else None
     return [known[id(o.grids)] for o in run]
 
 
@@ -142,7 +142,7 @@ def _kernel(
 
 
 def _crowds(
-    run: Sequence[Gridded], pairs: Sequence[Pair | None], alone: bool
+    run: Sequence[GridOperator], pairs: Sequence[GridPair | None], alone: bool
 ) -> list[tuple[int, int]]:
     """For each operator the blocks that there are of its wave, all fastest and all efficient."""
     counts = [(p.fastest.grid, p.efficient.grid) if p else (0, 0) for p in pairs]

@@ -9,7 +9,7 @@ from itertools import groupby
 from explorer.rammer.model import Facts, Placement, Share
 
 
-def meeting(facts: Facts, placement: Placement, most: int) -> Placement:
+def insert_barriers(facts: Facts, placement: Placement, most: int) -> Placement:
     """The placement, cut into more rProgams: before an operator that reads what more than `most`
     units made since they met last.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from explorer.ir.decisions.rprogram import RProgram, Run
 
 
-def one_order(program: RProgram) -> tuple[Run, ...]:
+def linearize(program: RProgram) -> tuple[Run, ...]:
     """Its Runs, so that none stands before one that its unit waits for: first those of the call
     that comes first.
     """

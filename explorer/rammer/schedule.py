@@ -12,11 +12,11 @@ from explorer.ir.decisions.wall import Wall
 from explorer.ir.tile_rules import whole
 from explorer.passes.pipeline.own_policy import Asked, a, shown
 from explorer.printed import Printed
-from explorer.rammer.insert_barriers import meeting
+from explorer.rammer.insert_barriers import insert_barriers
 from explorer.rammer.model import Facts, Placement, Share
 from explorer.rammer.options import Options
 from explorer.rammer.transform import Bricks, Order, order_of, rprograms
-from explorer.rammer.walls.fast_simulate import MANY_UNITS, is_plain, lane_wall
+from explorer.rammer.walls.fast_simulate import MANY_UNITS, fast_simulate, is_plain
 from explorer.rammer.walls.simulate import simulate
 
 
@@ -68,9 +68,12 @@ def _laid(facts: Facts, placement: Placement, options: Options, device_name: str
     bricks, names = options.granularity, ("planned", options.policy_name, device_name)
     if options.meet:  # then nothing is launched between
         device = replace(facts.device, launch_us=facts.device.barrier_us)
-        facts, placement = replace(facts, device=device), meeting(facts, placement, options.meet)
+        facts, placement = (
+            replace(facts, device=device),
+            insert_barriers(facts, placement, options.meet),
+        )
     if facts.device.units > MANY_UNITS and is_plain(facts):
-        return Schedule(facts, placement, bricks, lane_wall(facts, placement, bricks, *names))
+        return Schedule(facts, placement, bricks, fast_simulate(facts, placement, bricks, *names))
     written = rprograms(facts, placement, bricks)
     wall = simulate(written[0], facts.operators, facts.device, *names)
     found = Schedule(facts, placement, bricks, wall)

@@ -76,7 +76,7 @@ _pointer.restype, _pointer.argtypes = c_void_p, [py_object, c_char_p]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Lent:
+class BorrowedArray:
     """An array of somebody else's: on which device, at which address, with strides in bytes;
     `owner` keeps it there.
     """
@@ -114,7 +114,7 @@ class Lent:
 class _Held:
     """What NumPy makes an array of, which keeps it."""
 
-    def __init__(self, lent: Lent) -> None:
+    def __init__(self, lent: BorrowedArray) -> None:
         self.lent = lent
         self.__array_interface__ = {**_interface(lent), "version": 3}
 
@@ -122,12 +122,12 @@ class _Held:
 class OnGpuMemory:
     """Memory of a GPU that is known by DLPack, as numba-cuda takes it."""
 
-    def __init__(self, lent: Lent) -> None:
+    def __init__(self, lent: BorrowedArray) -> None:
         self.lent = lent
         self.__cuda_array_interface__ = {**_interface(lent), "version": 3}
 
 
-def _interface(lent: Lent) -> dict[str, Any]:
+def _interface(lent: BorrowedArray) -> dict[str, Any]:
     plain = lent.dtype.kind in "biuf"
     typestr = lent.dtype.str if plain else f"<u{lent.dtype.itemsize}"  # bits, which are its own
     return {
@@ -138,7 +138,7 @@ def _interface(lent: Lent) -> dict[str, Any]:
     }
 
 
-def lent(name: str, x: Any) -> Lent | None:
+def borrow_array(name: str, x: Any) -> BorrowedArray | None:
     """An array that another library lends; None of what is no such array, or NumPy's own.
 
     Raises BadOption where the library does not lend it, DtypeError where it has elements that no
@@ -171,15 +171,15 @@ def readable(name: str, x: Any) -> Any:
         x = x.detach()
     if hasattr(x, "resolve_neg"):
         x = x.resolve_neg()
-    return here(name, x)
+    return as_host_array(name, x)
 
 
-def here(name: str, x: Any) -> Any:
+def as_host_array(name: str, x: Any) -> Any:
     """An array of NumPy's over what lies on this machine; what is lent by nobody stays.
 
     Raises BadOption where it lies on another device.
     """
-    found = lent(name, x)
+    found = borrow_array(name, x)
     if found is None:
         return x
     if not found.is_here:
@@ -196,7 +196,7 @@ def writable(name: str, x: Any) -> np.ndarray:
 
     Raises BadOption where it lies elsewhere, or may only be read.
     """
-    found = np.asarray(here(name, x))
+    found = np.asarray(as_host_array(name, x))
     repeated = any(step == 0 and n > 1 for step, n in zip(found.strides, found.shape, strict=True))
     if repeated and found.size:
         raise BadOption(
@@ -213,7 +213,7 @@ def writable(name: str, x: Any) -> np.ndarray:
     return found
 
 
-def _by_dlpack(name: str, x: Any) -> Lent:
+def _by_dlpack(name: str, x: Any) -> BorrowedArray:
     try:
         capsule = _capsule(x)
     except Exception as problem:  # each library has its own
@@ -242,7 +242,7 @@ def _library(x: Any) -> str:
     return type(x).__module__.split(".")[0]
 
 
-def _read(name: str, t: _Tensor, is_read_only: bool, capsule: Any) -> Lent:
+def _read(name: str, t: _Tensor, is_read_only: bool, capsule: Any) -> BorrowedArray:
     kind = KINDS.get(t.code, "")
     dtype = "bool" if kind == "bool" else f"{kind}{t.bits}"
     try:
@@ -257,10 +257,10 @@ def _read(name: str, t: _Tensor, is_read_only: bool, capsule: Any) -> Lent:
     steps = [t.strides[n] for n in range(t.ndim)] if t.strides else dense
     strides = tuple(s * found.itemsize for s in steps)
     address = (t.data or 0) + t.byte_offset
-    return Lent(t.device, t.number, address, found, shape, strides, is_read_only, capsule)
+    return BorrowedArray(t.device, t.number, address, found, shape, strides, is_read_only, capsule)
 
 
-def _by_interface(name: str, told: dict[str, Any], x: Any) -> Lent:
+def _by_interface(name: str, told: dict[str, Any], x: Any) -> BorrowedArray:
     dtype, shape = np.dtype(told["typestr"]), tuple(map(int, told["shape"]))
     if dtype.kind not in "biuf":
         what = f"{name!r} has elements of {told['typestr']}, which no tensor has"
@@ -269,4 +269,4 @@ def _by_interface(name: str, told: dict[str, Any], x: Any) -> Lent:
     if strides is None:
         strides = tuple(dtype.itemsize * prod(shape[n + 1 :]) for n in range(len(shape)))
     address, is_read_only = told.get("data", (0, False))
-    return Lent(CUDA, -1, address or 0, dtype, shape, tuple(strides), is_read_only, x)
+    return BorrowedArray(CUDA, -1, address or 0, dtype, shape, tuple(strides), is_read_only, x)

@@ -23,7 +23,7 @@ from explorer.ops.reference.bind import bind_sizes
 from explorer.ops.reference.evaluate import Compiled, Interpreter, Unread
 from explorer.runtime.binding.decided import Decided
 from explorer.runtime.binding.recording import Called, Traced
-from explorer.runtime.memoized_calls import Kept, Key
+from explorer.runtime.memoized_calls import Key, MemoizedCalls
 from explorer.runtime.regions import cut
 from explorer.runtime.workers import clock
 
@@ -68,7 +68,7 @@ class Frames:
         regions: dict[str, Compiled] = {}
         interpreter = _Host(self.program, sizes, regions, self.unread)
         interpreter.traced, interpreter.called, interpreter.open = traced, self.called, []
-        interpreter.kept = Kept() if self.memoised else None
+        interpreter.kept = MemoizedCalls() if self.memoised else None
 
         def region(name: str, args: Sequence[Array], known: Sizes) -> list[Array]:
             if traced is not None:
@@ -96,7 +96,7 @@ class _Host(Interpreter):
     traced: Traced | None = None
     called: frozenset[str] = frozenset()  # the bindings that are calls
     open: list[tuple[str, str]]  # functions that are called, and the bindings that do
-    kept: Kept | None = None  # what calls gave
+    kept: MemoizedCalls | None = None  # what calls gave
 
     def run(
         self,

@@ -23,7 +23,7 @@ Key: TypeAlias = tuple[object, ...]
 
 
 @dataclass(slots=True)
-class Kept:
+class MemoizedCalls:
     """The `results` of calls until a run ends. Large arguments are `held`, so that no other array
     gets their number meanwhile.
     """

@@ -33,7 +33,7 @@ SHORT = 80  # characters of a value that is told as it is
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProgramKey:
     """The parts by name, such as "model" or "rammer.threads", as short texts or digests."""
 
     model: str
@@ -52,14 +52,14 @@ class Wanted:
         return not self.parts["packages"]
 
 
-def wanted(
+def program_key(
     given: Model,
     device: Device,
     options: Any,
     donated: Sequence[str],
     steps: Sequence[Step],
     setting: str | None,
-) -> Wanted | None:
+) -> ProgramKey | None:
     """What the last program of these steps depends on. `setting` stands for all that they depend on
     besides their options, as `run_steps` takes it.
 
@@ -84,7 +84,7 @@ def wanted(
         **_tools(),
         **told,
     }
-    return Wanted(given.name, parts)
+    return ProgramKey(given.name, parts)
 
 
 def compiler_key() -> str:

@@ -19,7 +19,7 @@ from explorer.forking import ForkLock
 from explorer.frontends.model import Model
 from explorer.ir.program import Constant, Program, SourceOp
 from explorer.stored import constants
-from explorer.stored.program_key import Wanted
+from explorer.stored.program_key import ProgramKey
 from explorer.stored.read import Unreadable, read
 from explorer.stored.vocabulary import Code, StepRow, Whole
 from explorer.stored.written import Unwritable, written
@@ -42,7 +42,9 @@ _found: WeakValueDictionary[Known, Found] = WeakValueDictionary()
 _lock = ForkLock()
 
 
-def find(wanted: Wanted, given: Model, device: Device, remake: constants.Remake) -> Found | None:
+def find(
+    wanted: ProgramKey, given: Model, device: Device, remake: constants.Remake
+) -> Found | None:
     """The program under a key. None where there is none, or none that can be used, which is then
     removed; and where this process has compiled it: it remembers more than the folder does.
     `remake` runs the passes for their constants, should these be gone when they are asked for.
@@ -68,7 +70,7 @@ def in_memory(key: str | None) -> bool:
 
 
 def keep(
-    wanted: Wanted,
+    wanted: ProgramKey,
     given: Model,
     program: Program,
     codes: Mapping[str, KernelCode],
@@ -98,7 +100,7 @@ def keep(
 
 def _write(
     store: cache.DiskStore,
-    wanted: Wanted,
+    wanted: ProgramKey,
     whole: Whole,
     given: Mapping[str, object],
     derived: Mapping[str, Constant],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from explorer import cache
 from explorer.stored import programs
-from explorer.stored.program_key import Wanted
+from explorer.stored.program_key import ProgramKey
 from explorer.stored.why_not import WhyNot
 
 
@@ -27,13 +27,13 @@ class Kept:
     which they are asked; and on a miss what differs from the nearest key.
     """
 
-    wanted: Wanted | None
+    wanted: ProgramKey | None
     why: WhyNot
     tiers: tuple[Tier, ...]
     kernels: int
 
 
-def kept(wanted: Wanted | None, why: WhyNot, kernels: Iterable[str]) -> Kept:
+def kept(wanted: ProgramKey | None, why: WhyNot, kernels: Iterable[str]) -> Kept:
     """Where a program and the kernels of these keys are now."""
     cache.finish()
     keys, key = tuple(dict.fromkeys(kernels)), wanted.key if wanted else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from explorer import cache
 from explorer.cache import Difference
-from explorer.stored.program_key import Wanted
+from explorer.stored.program_key import ProgramKey
 
 FOLLOWS = frozenset({"steps", "device", "packages"})  # from other parts, which say it better
 
@@ -24,7 +24,7 @@ class WhyNot:
     untold: bool = False
 
 
-def why_not(model: str, wanted: Wanted | None) -> WhyNot:
+def why_not(model: str, wanted: ProgramKey | None) -> WhyNot:
     """The answer for what is wanted, None where it cannot be kept."""
     if wanted is None:
         return WhyNot(model, found=False, untold=True)
@@ -33,7 +33,7 @@ def why_not(model: str, wanted: Wanted | None) -> WhyNot:
         return WhyNot(model, found=True)
 
     def is_there(parts: Mapping[str, str]) -> bool:
-        return cache.has(Wanted(model, parts).key)
+        return cache.has(ProgramKey(model, parts).key)
 
     found = cache.differences(model, wanted.parts, is_there) or ()
     told = tuple(d for d in found if d.part not in FOLLOWS)

@@ -13,7 +13,7 @@ from explorer.ir.shapes.dims import Sizes
 from explorer.passes.pipeline.progress import told
 from explorer.rammer import POLICIES, Policy, Schedule
 from explorer.rammer.model import Weighed
-from explorer.rammer.walls.wall_statistics import Account, account
+from explorer.rammer.walls.wall_statistics import WallStatistics, wall_statistics
 
 BASELINE = "op-by-op"  # two-layer scheduling
 
@@ -23,7 +23,7 @@ class PolicyWall:
     """A model under one policy, planned for a machine or simulated on a data sheet."""
 
     policy: str
-    account: Account
+    account: WallStatistics
     wall: Wall
     schedules: tuple[Schedule, ...]
 
@@ -69,4 +69,4 @@ def policy_wall(c: Compilation, sizes: Sizes | None = None) -> PolicyWall:
     with rare_collections():  # a wall of many units is a million bricks and gaps
         wall, schedules = c.planned_wall(sizes), c.schedules(sizes)
     per_core = schedules[0].facts.device.per_core if schedules else 1
-    return PolicyWall(wall.policy, account(wall, per_core), wall, schedules)
+    return PolicyWall(wall.policy, wall_statistics(wall, per_core), wall, schedules)

@@ -27,7 +27,7 @@ from time import process_time
 import explorer
 from explorer.options import Options
 from explorer.plain_text import percent, table
-from explorer.rammer.walls.wall_statistics import Account
+from explorer.rammer.walls.wall_statistics import WallStatistics
 from explorer.tuning.compare_policies import BASELINE, compare_policies
 
 
@@ -61,8 +61,8 @@ class Row:
     """A model simulated: op-by-op, and under the policy; seconds of processor time to get there."""
 
     model: str
-    base: Account
-    policy: Account
+    base: WallStatistics
+    policy: WallStatistics
     compile_s: float
     lay_s: float
 

@@ -15,7 +15,7 @@ from explorer.devices.model import Device
 from explorer.ir.kernel import Kernel
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller import Price
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.welder import plan_group
@@ -30,7 +30,7 @@ Priced = Callable[[Kernel, Device], float]
 
 def in_blocks(kernel: Kernel, sheet: Device) -> float:
     """Rammer's: the fastest grid of thread blocks alone."""
-    return pair_of(grids(kernel, sheet), sheet).fastest.whole_us(sheet)
+    return choose_pair(grids(kernel, sheet), sheet).fastest.whole_us(sheet)
 
 
 def in_tiles(kernel: Kernel, sheet: Device) -> float:

@@ -11,7 +11,7 @@ import pytest
 import explorer
 from explorer.grinder import BranchTask, LoopTask, uprogram
 from explorer.grinder import Options as Grinder
-from explorer.grinder.scalar_barriers import loop_meets, side_meets
+from explorer.grinder.scalar_barriers import arm_needs_barrier, loop_needs_barrier
 from explorer.ir.calls import Var
 from explorer.ir.decisions.decided import Decisions
 from explorer.ops.reference.evaluate import evaluate
@@ -50,7 +50,7 @@ def handed_on() -> tuple[Executable, dict[str, Any]]:
 def test_where_a_loop_only_copies_all_meet_before_the_scalar_is_overwritten() -> None:
     executable, inputs = handed_on()
     (loop,) = (p for p in executable.tasks.parts if isinstance(p, LoopTask))
-    assert loop_meets(loop, executable.tasks.values)
+    assert loop_needs_barrier(loop, executable.tasks.values)
     in_model(executable, inputs, evaluate(executable.program, inputs))
 
 
@@ -79,4 +79,4 @@ def test_a_side_that_changes_what_decided_it_waits_until_all_have_looked() -> No
     c = explorer.compile(struck, options=explorer.Options(rammer=Options(threads=2)))
     found = uprogram(c.program)
     (branch,) = (p for p in found.parts if isinstance(p, BranchTask))
-    assert side_meets(branch, 1, found.values)
+    assert arm_needs_barrier(branch, 1, found.values)

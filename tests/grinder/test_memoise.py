@@ -12,7 +12,7 @@ from explorer import tensor
 from explorer.compilation import Compilation
 from explorer.errors import BadOption
 from explorer.grinder import Options as Grinder
-from explorer.runtime.memoized_calls import MOST_COMPARED_BYTES, Kept
+from explorer.runtime.memoized_calls import MOST_COMPARED_BYTES, MemoizedCalls
 
 VECTOR, COUNT = tensor("float32", 3), tensor("int64")
 
@@ -72,7 +72,7 @@ def test_the_tree_says_why_python_follows_the_calls() -> None:
 
 
 def test_arguments_are_one_by_their_bits() -> None:
-    kept = Kept()
+    kept = MemoizedCalls()
     zero, nan = np.zeros(2, np.float32), np.full(2, np.nan, np.float32)
     assert kept.key("f", [nan], None) == kept.key("f", [nan.copy()], None)
     assert kept.key("f", [zero], None) != kept.key("f", [-zero], None)

@@ -13,9 +13,14 @@ from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
 from explorer.ir.kernels.normal import normalise
 from explorer.rammer import POLICIES, Facts, Options, ROperator, VDevice, schedule, simulate
-from explorer.rammer.device_sheet_kernels import Gridded, facts_of, pair_of, vdevices_of
-from explorer.rammer.walls.fast_simulate import is_plain, lane_wall
-from explorer.rammer.walls.wall_statistics import account
+from explorer.rammer.device_sheet_kernels import (
+    GridOperator,
+    choose_pair,
+    device_facts,
+    virtual_devices,
+)
+from explorer.rammer.walls.fast_simulate import fast_simulate, is_plain
+from explorer.rammer.walls.wall_statistics import wall_statistics
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.tuning.compare_policies import compare_policies
 from explorer.welder import Options as WelderOptions
@@ -72,7 +77,7 @@ def test_the_papers_product_of_one_row_takes_what_it_measured(monkeypatch):
     kernels are Roller's, of which no threads share a sum.
     """
     monkeypatch.setattr("explorer.roller.blocks.gpu_candidates._Blocks._share", lambda *_: None)
-    pair = pair_of(grids(normalise(matmul(1, 1024, 256)), PAPERS), PAPERS)
+    pair = choose_pair(grids(normalise(matmul(1, 1024, 256)), PAPERS), PAPERS)
     assert pair.efficient.grid == 16
     assert pair.efficient.whole_us(PAPERS) == pytest.approx(7.46, rel=0.2)
     assert pair.fastest.whole_us(PAPERS) == pytest.approx(4.28, rel=0.2)
@@ -81,10 +86,10 @@ def test_the_papers_product_of_one_row_takes_what_it_measured(monkeypatch):
 
 def test_units_are_multiprocessors_by_what_the_most_demanding_grid_leaves_room_for():
     run = [
-        Gridded("a", (blocks(grid=800, shared=1024),)),
-        Gridded("b", (blocks(grid=8, shared=30_000),)),
+        GridOperator("a", (blocks(grid=800, shared=1024),)),
+        GridOperator("b", (blocks(grid=8, shared=30_000),)),
     ]
-    found = vdevices_of([run], V100)[0]
+    found = virtual_devices([run], V100)[0]
     assert (found.units, found.per_core) == (240, 3)
     assert (found.barrier_us, found.launch_us) == (V100.barrier_us, V100.launch_us)
 
@@ -93,15 +98,15 @@ def test_no_grid_is_offered_that_leaves_all_others_fewer_places():
     """The efficient grid of "b" takes the registers of a whole multiprocessor."""
     lone = blocks(grid=4, registers=60_000, alone=20.0)
     run = [
-        Gridded("a", (blocks(grid=800, registers=16_384),)),
-        Gridded("b", (blocks(grid=400, registers=16_384, alone=1.0), lone)),
+        GridOperator("a", (blocks(grid=800, registers=16_384),)),
+        GridOperator("b", (blocks(grid=400, registers=16_384, alone=1.0), lone)),
     ]
-    found = vdevices_of([run], V100)[0]
-    assert pair_of(run[1].grids, V100).efficient == lone
+    found = virtual_devices([run], V100)[0]
+    assert choose_pair(run[1].grids, V100).efficient == lone
     assert (found.units, found.per_core) == (320, 4)
-    assert [len(o.kernels) for o in facts_of(run, V100, found).operators] == [1, 1]
-    alone = vdevices_of([run], V100, units=V100.units)[0]
-    assert [len(o.kernels) for o in facts_of(run, V100, alone).operators] == [1, 2]
+    assert [len(o.kernels) for o in device_facts(run, V100, found).operators] == [1, 1]
+    alone = virtual_devices([run], V100, units=V100.units)[0]
+    assert [len(o.kernels) for o in device_facts(run, V100, alone).operators] == [1, 2]
 
 
 @pytest.mark.exhaustive
@@ -127,25 +132,25 @@ def test_faster_cores_gain_more_by_welding(name):
 
 
 def test_there_are_no_more_units_than_the_widest_wave_fills():
-    narrow = [Gridded("a", (blocks(grid=16),)), Gridded("b", (blocks(grid=16),), (0,))]
+    narrow = [GridOperator("a", (blocks(grid=16),)), GridOperator("b", (blocks(grid=16),), (0,))]
     wide = [replace(o, reads=()) for o in (*narrow, *narrow, *narrow)]
-    assert vdevices_of([narrow], V100)[0].units == 80
-    assert vdevices_of([wide], V100)[0].units == 160
+    assert virtual_devices([narrow], V100)[0].units == 80
+    assert virtual_devices([wide], V100)[0].units == 160
 
 
 def test_operators_of_one_wave_share_what_one_alone_has_to_itself():
     grid = blocks(grid=80, alone=1.0, compute=1.0)
-    run = [Gridded(name, (grid,)) for name in "ab"]
-    units = vdevices_of([run], V100)[0]
+    run = [GridOperator(name, (grid,)) for name in "ab"]
+    units = virtual_devices([run], V100)[0]
     assert units.per_core == 2
-    assert [o.task_us for o in facts_of(run, V100, units).operators] == [2.0, 2.0]
-    assert [o.task_us for o in facts_of(run, V100, units, alone=True).operators] == [1.0, 1.0]
+    assert [o.task_us for o in device_facts(run, V100, units).operators] == [2.0, 2.0]
+    assert [o.task_us for o in device_facts(run, V100, units, alone=True).operators] == [1.0, 1.0]
 
 
 def test_an_operator_without_elements_has_no_tasks():
-    run = [Gridded("empty", ()), Gridded("b", (blocks(grid=2),), (0,))]
-    units = vdevices_of([run], V100)[0]
-    facts = facts_of(run, V100, units)
+    run = [GridOperator("empty", ()), GridOperator("b", (blocks(grid=2),), (0,))]
+    units = virtual_devices([run], V100)[0]
+    facts = device_facts(run, V100, units)
     assert facts.operators[0].tasks == 0
     assert schedule(facts, Options()).wall.total_us > 0
 
@@ -153,11 +158,11 @@ def test_an_operator_without_elements_has_no_tasks():
 def test_two_layers_leave_units_idle_that_one_schedule_fills():
     """A(2 x 3), B(4 x 1) on 4 units: op-by-op 3 + 1, 10 of 16 filled; together 10 of 12."""
     facts = Facts((ROperator("A", 2, 3.0), ROperator("B", 4, 1.0)), VDevice(4, per_core=2))
-    apart = account(schedule(facts, Options(policy="op-by-op")).wall, 2)
+    apart = wall_statistics(schedule(facts, Options(policy="op-by-op")).wall, 2)
     assert (apart.total_us, apart.launches, apart.cores) == (4.0, 2, 2)
     assert apart.busy == pytest.approx(10 / 16)
     assert apart.core_busy == pytest.approx(1.0)  # two bricks at a time on two cores of two
-    together = account(schedule(facts, Options()).wall, 2)
+    together = wall_statistics(schedule(facts, Options()).wall, 2)
     assert (together.total_us, together.launches) == (3.0, 1)
     assert together.busy == pytest.approx(10 / 12)
 
@@ -165,7 +170,7 @@ def test_two_layers_leave_units_idle_that_one_schedule_fills():
 def test_time_between_kernels_is_launches_and_the_rest_is_kernels():
     chain = (ROperator("A", 2, 3.0), ROperator("B", 1, 1.0, (0,)))
     facts = Facts(chain, VDevice(2, barrier_us=0.5, launch_us=1.0))
-    found = account(schedule(facts, Options(policy="op-by-op")).wall)
+    found = wall_statistics(schedule(facts, Options(policy="op-by-op")).wall)
     assert found.overhead_us == pytest.approx(2.0)
     assert found.kernel_us == pytest.approx(found.total_us - 2.0)
     filled = found.busy * found.units * found.total_us
@@ -178,7 +183,7 @@ def test_a_wall_laid_share_by_share_is_the_one_of_its_instructions(facts, policy
     found = schedule(facts, Options(policy=policy, brick_tasks=tasks))
     names = ("planned", policy)
     instructed = simulate(found.programs, facts.operators, facts.device, *names)
-    laid = lane_wall(facts, found.placement, found.bricks, *names)
+    laid = fast_simulate(facts, found.placement, found.bricks, *names)
     assert laid.total_us == pytest.approx(instructed.total_us)
     assert laid.cuts_us == pytest.approx(instructed.cuts_us)
     for ours, theirs in ((laid.bricks, instructed.bricks), (laid.gaps, instructed.gaps)):
@@ -219,7 +224,7 @@ def runs(draw):
     for n in range(draw(st.integers(1, 6))):
         reads = draw(st.sets(st.integers(0, n - 1), max_size=2)) if n else set()
         found.append(
-            Gridded(
+            GridOperator(
                 f"op{n}", tuple(draw(st.lists(GRIDS, min_size=1, max_size=2))), tuple(sorted(reads))
             )
         )
@@ -229,8 +234,8 @@ def runs(draw):
 @given(runs(), st.sampled_from(["v100", "mi50", "ipu", "h100"]), ANY_POLICY)
 def test_bricks_and_gaps_fill_the_wall_of_any_sheet(run, name, policy):
     sheet, alone = device(name), policy == "op-by-op"
-    facts = facts_of(run, sheet, vdevices_of([run], sheet, alone)[0], alone)
-    found = account(schedule(facts, Options(policy=policy)).wall, facts.device.per_core)
+    facts = device_facts(run, sheet, virtual_devices([run], sheet, alone)[0], alone)
+    found = wall_statistics(schedule(facts, Options(policy=policy)).wall, facts.device.per_core)
     area = found.units * found.total_us
     idle = sum(us for _, us in found.idle)
     assert found.busy * area + idle == pytest.approx(area, rel=1e-6)
@@ -239,7 +244,7 @@ def test_bricks_and_gaps_fill_the_wall_of_any_sheet(run, name, policy):
 
 @given(runs())
 def test_one_unit_takes_all_tasks_after_each_other(run):
-    facts = facts_of(run, V100, vdevices_of([run], V100, units=1)[0])
+    facts = device_facts(run, V100, virtual_devices([run], V100, units=1)[0])
     assert facts.device.units == facts.device.per_core == 1
     for policy in ("wavefront", "critical-path"):
         found = schedule(facts, Options(policy=policy))
@@ -252,7 +257,7 @@ def test_one_unit_takes_all_tasks_after_each_other(run):
 def test_units_without_end_take_the_longest_way(run):
     free = replace(V100, barrier_us=0.0, launch_us=0.0)
     single = [replace(o, grids=(replace(o.grids[0], grid=min(20, o.grids[0].grid)),)) for o in run]
-    facts = facts_of(single, free, vdevices_of([single], free, units=1000)[0])
+    facts = device_facts(single, free, virtual_devices([single], free, units=1000)[0])
     way = [0.0] * len(run)
     for n, o in enumerate(facts.operators):
         way[n] = o.task_us + max((way[r] for r in o.reads), default=0.0)
@@ -269,7 +274,7 @@ def test_any_number_of_units_has_a_wall(units, policy):
         ROperator("c", 5, 2.0, (0, 1)),
     )
     facts = Facts(operators, VDevice(units, 0.5, 1.0))
-    found = account(schedule(facts, Options(policy=policy, bricks=1)).wall)
+    found = wall_statistics(schedule(facts, Options(policy=policy, bricks=1)).wall)
     assert found.units == units and found.busy <= 1.0 + 1e-9
     assert found.busy * units * found.total_us == pytest.approx(sum(o.work_us for o in operators))
 

@@ -11,7 +11,7 @@ from explorer.ir.affine import var
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, Read, TensorSpec, apply, at
 from explorer.ir.kernels.normal import normalise
 from explorer.ir.shapes.dims import ShapeEnv
-from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller.blocks.gpu_candidates import _Blocks, about_us, grids
 from explorer.roller.blocks.remembered_grids import alone_us
 from explorer.roller.blocks.thread_block import thread_block_steps
@@ -158,9 +158,9 @@ def cheap_before_product(n: int, k: int) -> Kernel:
 
 def test_blocks_do_a_little_twice_where_units_would_have_no_work(whole_sums: None) -> None:
     kernel = normalise(cheap_before_product(4096, 2048))
-    best = pair_of(grids(kernel, V100), V100).fastest
+    best = choose_pair(grids(kernel, V100), V100).fastest
     assert best.grid >= V100.units
-    alone = pair_of(grids(normalise(matmul(1, 4096, 2048)), V100), V100).fastest
+    alone = choose_pair(grids(normalise(matmul(1, 4096, 2048)), V100), V100).fastest
     assert best.whole_us(V100) < 1.5 * alone.whole_us(V100)
 
 
@@ -210,7 +210,7 @@ def test_what_kernels_are_compared_by_is_near_the_best_grid(kernel):
 @pytest.mark.parametrize("gpu", ["v100", "a100"])
 @pytest.mark.parametrize("kernel", [product(17, 9, 9), beside(17, 9, 9), product(300, 300, 8)])
 def test_kernels_with_several_outputs_have_grids(kernel: Kernel, gpu: str) -> None:
-    assert pair_of(grids(normalise(kernel), device(gpu)), device(gpu)).fastest.block is not None
+    assert choose_pair(grids(normalise(kernel), device(gpu)), device(gpu)).fastest.block is not None
 
 
 def test_what_is_made_for_no_elements_takes_no_time() -> None:

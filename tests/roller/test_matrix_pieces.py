@@ -14,7 +14,7 @@ from explorer.devices.catalogue import device
 from explorer.devices.model import Device
 from explorer.ir.kernel import Apply, Axis, Compute, Kernel, TensorSpec, at, axes
 from explorer.ir.kernels.normal import normalise
-from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.matrix_pieces import matrix_blocks, products_of_pieces
 from explorer.roller.blocks.thread_block import all_axes
@@ -31,7 +31,7 @@ def product(m: int, n: int, k: int, dtype: str = "float16") -> Kernel:
 
 
 def best(k: Kernel, gpu: Device) -> ThreadBlocks:
-    return pair_of(grids(k, gpu), gpu).fastest
+    return choose_pair(grids(k, gpu), gpu).fastest
 
 
 @pytest.mark.exhaustive

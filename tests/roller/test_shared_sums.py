@@ -12,7 +12,7 @@ from explorer.cost.thread_blocks import ThreadBlocks
 from explorer.devices.catalogue import device
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.kernels.normal import normalise
-from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.shared_sums import sharing
 from tests.roller.operators import matmul
@@ -24,7 +24,7 @@ FLOOR_RATIO = 1.2  # of the time that the operands take from memory
 
 def best(m: int, n: int, k: int, gpu: str) -> ThreadBlocks:
     sheet = device(gpu)
-    return pair_of(grids(normalise(matmul(m, n, k)), sheet), sheet).fastest
+    return choose_pair(grids(normalise(matmul(m, n, k)), sheet), sheet).fastest
 
 
 @pytest.mark.parametrize("gpu", GPUS)

@@ -14,7 +14,7 @@ import explorer
 from explorer.errors import BadOption, DtypeError, IronworksError, ShapeError
 from explorer.garbage import rare_collections
 from explorer.ir.dtypes import numpy_dtype
-from explorer.runtime.dlpack import CPU, CUDA, OLD, _Managed, _Tensor, here, lent
+from explorer.runtime.dlpack import CPU, CUDA, OLD, _Managed, _Tensor, as_host_array, borrow_array
 
 CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "b": 6, "c": 5}
 
@@ -74,7 +74,7 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 def test_what_is_lent_is_the_same_memory(dtype: str, versions: bool) -> None:
     x = np.ones((3, 4), dtype)
     for own in (x, x[:, ::2], x.T, x[:0], x[0, 0, ...]):
-        found = here("x", Lends(own, versions))
+        found = as_host_array("x", Lends(own, versions))
         assert found.dtype == own.dtype and found.shape == own.shape
         np.testing.assert_array_equal(found, own)
         assert not own.size or np.shares_memory(found, x)
@@ -83,7 +83,7 @@ def test_what_is_lent_is_the_same_memory(dtype: str, versions: bool) -> None:
 
 def test_bfloat16_is_lent() -> None:
     x = np.arange(6).reshape(2, 3).astype(numpy_dtype("bfloat16"))
-    found = here("x", Made(x))
+    found = as_host_array("x", Made(x))
     assert found.dtype == x.dtype and np.shares_memory(found, x)
     np.testing.assert_array_equal(found, x)
 
@@ -92,7 +92,7 @@ def test_the_memory_stays_as_long_as_the_array() -> None:
     with rare_collections():  # what was there before is not looked through
         x = X.copy()
         gone = weakref.ref(x)
-        found = here("x", Lends(x))
+        found = as_host_array("x", Lends(x))
         del x
         gc.collect()
         np.testing.assert_array_equal(found, X)
@@ -157,20 +157,20 @@ def test_what_may_only_be_read_is_no_output() -> None:
 
 
 def test_strides_tell_what_is_contiguous() -> None:
-    one = lent("x", Made(X, CUDA, 1))
+    one = borrow_array("x", Made(X, CUDA, 1))
     assert one is not None and one.is_contiguous and (one.device, one.number) == (CUDA, 1)
     told = one.on_gpu().__cuda_array_interface__
     assert told["data"][0] == X.ctypes.data and told["typestr"] == "<f4"
     for x, contiguous in ((X.T, False), (X[:, :2], False), (X[:1], True), (X[:0, ::2], True)):
-        found = lent("x", Made(x, CUDA))
+        found = borrow_array("x", Made(x, CUDA))
         assert found is not None and found.is_contiguous == contiguous
-    assert lent("x", X) is None and lent("x", 3.0) is None
+    assert borrow_array("x", X) is None and borrow_array("x", 3.0) is None
 
 
 def test_arrays_of_jax_are_taken_as_they_are() -> None:
     jax = pytest.importorskip("jax")
     x = jax.numpy.asarray(X)
-    found = here("x", x)
+    found = as_host_array("x", x)
     assert found.ctypes.data == x.unsafe_buffer_pointer() and not found.flags.writeable
     c = explorer.compile(doubled)
     np.testing.assert_array_equal(next(iter(c.run({"x": x}).values())), X + X)
@@ -179,7 +179,7 @@ def test_arrays_of_jax_are_taken_as_they_are() -> None:
 def test_tensors_of_torch_are_taken_as_they_are() -> None:
     torch = pytest.importorskip("torch")
     x, y = torch.from_numpy(X.copy()), torch.zeros(3, 4)
-    assert here("x", x).ctypes.data == x.data_ptr()
+    assert as_host_array("x", x).ctypes.data == x.data_ptr()
     c = explorer.compile(doubled)
     (name,) = c.run({"x": x})
     assert c.run({"x": x}, out={name: y})[name] is y

@@ -12,7 +12,7 @@ Functions = Mapping[str, Function]
 
 
 @dataclass(frozen=True, slots=True)
-class Circle:
+class CallCycle:
     """Functions that all lead to each other: those that are `called`, and those that branches and
     loops have as `sides`; in the program's order.
     """
@@ -26,9 +26,9 @@ class Circle:
         return frozenset((*self.called, *self.sides))
 
 
-def circles(functions: Functions) -> Iterator[Circle]:
+def call_cycles(functions: Functions) -> Iterator[CallCycle]:
     """Every circle of a program."""
-    reach, seen = reached(functions), set[str]()
+    reach, seen = reachable_functions(functions), set[str]()
     for name in functions:
         if name in seen or name not in reach[name]:
             continue
@@ -37,19 +37,19 @@ def circles(functions: Functions) -> Iterator[Circle]:
         inside = [b for n in circle for b in functions[n].body]
         called = {n for b in inside if isinstance(b.expr, FunctionCall) for n in b.calls}
         entered = {n for b in inside if not isinstance(b.expr, FunctionCall) for n in b.calls}
-        yield Circle(
+        yield CallCycle(
             tuple(n for n in circle if n in called),
             tuple(n for n in circle if n in entered or n not in called),
         )
 
 
-def reached(functions: Functions) -> dict[str, set[str]]:
+def reachable_functions(functions: Functions) -> dict[str, set[str]]:
     """The functions that each leads to."""
     calls = {f.name: {n for b in f.body for n in b.calls} for f in functions.values()}
     return {name: _reached(name, calls) for name in functions}
 
 
-def leads_back(names: Collection[str], functions: Functions) -> bool:
+def is_recursive(names: Collection[str], functions: Functions) -> bool:
     """Whether some of these lead back to themselves without another function."""
     calls = {n: {c for b in functions[n].body for c in b.calls} & {*names} for n in names}
     return any(n in _reached(n, calls) for n in names)

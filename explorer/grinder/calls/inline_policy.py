@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from explorer.grinder.calls.call_cycles import Circle, Functions, circles, leads_back
+from explorer.grinder.calls.call_cycles import CallCycle, Functions, call_cycles, is_recursive
 from explorer.ir.calls import FunctionCall, MatchCast, Var
 from explorer.ir.lattice import instantiate
 from explorer.ir.shapes.algebra import is_symbol
@@ -48,7 +48,7 @@ class Inlining:
 def inlining(functions: Functions) -> Inlining:
     """What is decided of the functions of a program."""
     stay, go = set[str](), set[str]()
-    for circle in circles(functions):
+    for circle in call_cycles(functions):
         stays, _ = staying(circle, functions)
         stay.update({stays} if stays else circle.called)
         go.update({*circle.called} - {stays} if stays else ())
@@ -56,7 +56,7 @@ def inlining(functions: Functions) -> Inlining:
     return Inlining(functions, frozenset(stay), frozenset(go), cast)
 
 
-def staying(circle: Circle, functions: Functions) -> tuple[str, str]:
+def staying(circle: CallCycle, functions: Functions) -> tuple[str, str]:
     """The function of a circle that stays, those first that others call from outside; or "" and why
     none can.
     """
@@ -68,7 +68,7 @@ def staying(circle: Circle, functions: Functions) -> tuple[str, str]:
     if any(_casts(name, functions, set()) for name in circle.called):
         return "", f"{together} call each other, with shapes that a run decides"
     for name in sorted(circle.called, key=lambda name: name not in outside):
-        if not leads_back(circle.names - {name}, functions):
+        if not is_recursive(circle.names - {name}, functions):
             return name, ""
     return "", f"{together} call each other, and more than one of them itself"
 

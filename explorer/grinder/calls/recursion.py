@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from explorer.grinder.calls.call_cycles import Circle, Functions, circles, leads_back, reached
+from explorer.grinder.calls.call_cycles import (
+    CallCycle,
+    Functions,
+    call_cycles,
+    is_recursive,
+    reachable_functions,
+)
 from explorer.grinder.calls.inline_policy import staying
 from explorer.ir.calls import FunctionCall, LibraryCall, Loop, Var, View
 from explorer.ir.program import Binding, Function, Program
@@ -20,21 +26,21 @@ def recursive(program: Program) -> dict[str, str]:
     device can, if what it does has kernels and known shapes.
     """
     functions = {f.name: f for f in program.functions}
-    reach = reached(functions)
+    reach = reachable_functions(functions)
     found: dict[str, str] = {}
-    for circle in circles(functions):
+    for circle in call_cycles(functions):
         why = _why(circle, reach, functions)
         found |= dict.fromkeys((n for n in functions if n in circle.names), why)
     return found
 
 
-def _why(circle: Circle, reach: Mapping[str, set[str]], functions: Functions) -> str:
+def _why(circle: CallCycle, reach: Mapping[str, set[str]], functions: Functions) -> str:
     if len(circle.called) > 1:
         _, why = staying(circle, functions)
         return why or f"{' and '.join(sorted(circle.called))} call each other"
     if not circle.called or circle.called[0] in circle.sides:
         return f"an arm or a body of {min(circle.names)} is that function itself"
-    if leads_back(circle.names - {*circle.called}, functions):
+    if is_recursive(circle.names - {*circle.called}, functions):
         return f"an arm or a body of {min(circle.names)} is that function itself"
     inside = circle.names.union(*(reach[n] for n in circle.names))
     for name in sorted(inside):
@@ -47,13 +53,15 @@ def _why(circle: Circle, reach: Mapping[str, set[str]], functions: Functions) ->
 
 def inside(program: Program, name: str) -> frozenset[str]:
     """The functions that a function leads to, and itself."""
-    return frozenset({name, *reached({f.name: f for f in program.functions})[name]})
+    return frozenset({name, *reachable_functions({f.name: f for f in program.functions})[name]})
 
 
 def unchanged(program: Program, name: str) -> frozenset[int]:
     """The parameters, by number, that every call inside of a function hands on as they are."""
     functions = {f.name: f for f in program.functions}
-    leading = {n: functions[n] for n, found in reached(functions).items() if name in found}
+    leading = {
+        n: functions[n] for n, found in reachable_functions(functions).items() if name in found
+    }
     called = functions[name]
     own = {p.name: n for n, p in enumerate(called.params)}
     kept = set(own.values())

@@ -15,10 +15,10 @@ from explorer.ir.lattice import symbols_in
 from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Dim, Sizes, evaluate_dim, symbols_of
 
-Words: TypeAlias = Mapping[str, Mapping[str, Dim]]
+SymbolRenaming: TypeAlias = Mapping[str, Mapping[str, Dim]]
 
 
-def words_of(program: Program, names: Collection[str]) -> Words:
+def rename_symbols(program: Program, names: Collection[str]) -> SymbolRenaming:
     """For each of the functions its symbols, where all calls from outside say the same of them, and
     nobody else says anything.
     """
@@ -44,7 +44,9 @@ def _defined(program: Program, but: Collection[str]) -> set[str]:
     return set[str]().union(*map(symbols_in, types))
 
 
-def _is_free(name: str, own: Mapping[str, Dim], words: Words, taken: Collection[str]) -> bool:
+def _is_free(
+    name: str, own: Mapping[str, Dim], words: SymbolRenaming, taken: Collection[str]
+) -> bool:
     """Whether each symbol is what it is called outside, or is nobody else's."""
     others = [found for n, found in words.items() if n != name]
     return all(
@@ -53,7 +55,7 @@ def _is_free(name: str, own: Mapping[str, Dim], words: Words, taken: Collection[
     )
 
 
-def known_sizes(words: Words, sizes: Sizes) -> Sizes:
+def known_sizes(words: SymbolRenaming, sizes: Sizes) -> Sizes:
     """The sizes, and those of the functions' symbols, which follow from them."""
     todo = {s: d for found in words.values() for s, d in found.items() if str(d) != s}
     known = {s: size for s, size in sizes.items() if s not in todo}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from explorer.grinder.model import Carried, LoopTask, Stacked, UTask
-from explorer.grinder.row_views import RowReader, stack
+from explorer.grinder.row_views import RowReader, stack_rows
 from explorer.grinder.transform.bodies import Bodies
 from explorer.grinder.transform.turn import Turn
 from explorer.grinder.transform.values import Names, Scope
@@ -113,7 +113,7 @@ class _Looping:
             if trips is not None:
                 body = self.read_rows(loop, trips, own)
             stacked = [
-                stack(self.values.by_name, loop.name, s, n // len(results), own)
+                stack_rows(self.values.by_name, loop.name, s, n // len(results), own)
                 for n, s in enumerate(stacked)
             ]
         rows = list(zip(turn.params, initial, turn.made))

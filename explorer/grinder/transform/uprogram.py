@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from explorer.errors import UnsupportedOperator
-from explorer.grinder.alias_loop_state import begin_in_place
+from explorer.grinder.alias_loop_state import alias_loop_state
 from explorer.grinder.host import host_of
 from explorer.grinder.independent import Asked, independent
-from explorer.grinder.independent_calls import side_by_side
+from explorer.grinder.independent_calls import group_independent_calls
 from explorer.grinder.levels import level_of
 from explorer.grinder.model import LibraryTask, OperatorTask, Straight, UProgram, UTask
 from explorer.grinder.options import Options
@@ -68,7 +68,7 @@ class _Grinder:
         if not self.ways.apart:
             asked = Asked(self.options.independent, UNITS[self.options.alone])
             parts = independent(parts, values, asked)
-        begin_in_place(parts, values, outputs)
+        alias_loop_state(parts, values, outputs)
         labels = main.output_names or tuple(v.name for v in main.outputs)
         inputs = tuple(p.name for p in main.params)
         apart, words = self.ways.apart, self.host.words
@@ -88,7 +88,9 @@ class _Grinder:
                     parts += [*self.straight(run), part]
                     run = []
         parts += self.straight(run)
-        return side_by_side(parts, self.values.by_name) if self.calls.open else tuple(parts)
+        return (
+            group_independent_calls(parts, self.values.by_name) if self.calls.open else tuple(parts)
+        )
 
     def straight(self, run: Sequence[OperatorTask]) -> tuple[Straight, ...]:
         if self.ways.apart:

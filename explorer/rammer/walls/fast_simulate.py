@@ -27,7 +27,7 @@ def is_plain(facts: Facts) -> bool:
     )
 
 
-def lane_wall(
+def fast_simulate(
     facts: Facts,
     placement: Placement,
     bricks: Bricks,

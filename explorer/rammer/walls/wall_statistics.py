@@ -10,7 +10,7 @@ from explorer.ir.decisions.wall import Wall
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class WallStatistics:
     """The numbers of one wall, planned, simulated or measured.
 
     `busy` is the share of units times time that bricks fill, `core_busy` the same of cores, each of
@@ -40,10 +40,10 @@ class Account:
         return -(-self.units // self.per_core)
 
 
-def account(wall: Wall, per_core: int = 1) -> Account:
+def wall_statistics(wall: Wall, per_core: int = 1) -> WallStatistics:
     """What a wall comes to; `per_core` units are one core."""
     overhead = sum(g.end_us - g.start_us for g in wall.gaps if g.cause == "launch" and g.unit == 0)
-    return Account(
+    return WallStatistics(
         wall.policy, wall.device, wall.kind, wall.units, per_core, len(wall.bricks),
         len({b.program for b in wall.bricks}), wall.total_us, wall.total_us - overhead, overhead,
         wall.busy, _core_busy(wall, -(-wall.units // per_core)),

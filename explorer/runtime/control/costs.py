@@ -24,7 +24,7 @@ from explorer.grinder import (
     uprogram,
 )
 from explorer.grinder.independent import group_name, is_lone
-from explorer.grinder.independent_calls import first_of, groups
+from explorer.grinder.independent_calls import concurrent_groups, first_member_name
 from explorer.grinder.unroll import every
 from explorer.ir.decisions.candidate import Candidate
 from explorer.ir.decisions.control import ControlWay
@@ -41,7 +41,7 @@ from explorer.runtime.planning.timeline import key_of
 from explorer.runtime.planning.units.concurrent_control_flow import (
     LONE,
     MEETINGS_APART,
-    Dealt,
+    UnitAssignment,
     groups_of,
 )
 from explorer.runtime.planning.units.recursion_ways import ALONE, APART, UNCOUNTED_TRIPS
@@ -142,7 +142,9 @@ class Tree:
         self.members = frozenset(p.name for p in members)
         lone = [g for g in dealt if is_lone(g)]
         self.alone = frozenset(p.name for group in lone for p in control(group))
-        self.several = frozenset(first_of(g) for g in groups_of(self.tasks.parts) if not is_lone(g))
+        self.several = frozenset(
+            first_member_name(g) for g in groups_of(self.tasks.parts) if not is_lone(g)
+        )
         self.units = planner.units.units
         self.profiled = planner.profile is not None
         self.again_us = planner.overheads.again_us
@@ -269,7 +271,7 @@ class Tree:
         is taken first. What stands alone has that among its own ways.
         """
         for group in groups_of(self.tasks.parts):
-            found = self.groups.get(first_of(group))
+            found = self.groups.get(first_member_name(group))
             if found is not None and not is_lone(group):
                 ways = (
                     Candidate(w.label, ControlWay("device", calls=w.value), w.terms, w.refused)
@@ -295,7 +297,7 @@ class Tree:
         total = Time()
         for part in self.one_by_one(parts):
             match part:
-                case Dealt():
+                case UnitAssignment():
                     total += Time(*(us for _, us in part.weighed[0].terms))
                 case Straight():
                     total += Time(self.schedules[key_of(part)].wall.total_us)
@@ -307,10 +309,10 @@ class Tree:
                     continue
         return total
 
-    def one_by_one(self, parts: Sequence[UTask]) -> Iterator[UTask | Dealt]:
+    def one_by_one(self, parts: Sequence[UTask]) -> Iterator[UTask | UnitAssignment]:
         """The parts, and in the place of several that units do apart how they do."""
-        for group in groups(parts):
-            found = self.groups.get(first_of(group))
+        for group in concurrent_groups(parts):
+            found = self.groups.get(first_member_name(group))
             if found is not None and found.units and not is_lone(group):
                 yield found
             else:
@@ -318,7 +320,7 @@ class Tree:
 
     def is_dealt(self, group: Sequence[UTask]) -> bool:
         """Whether its members run on units apart, or a lone one on one."""
-        found = self.groups.get(first_of(group))
+        found = self.groups.get(first_member_name(group))
         return found is not None and bool(found.units)
 
     def steps(self, parts: Sequence[UTask], inside: Inside) -> Time:

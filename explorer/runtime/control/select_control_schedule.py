@@ -44,7 +44,7 @@ KINDS = {LoopTask: "loop", BranchTask: "branch", RecursionTask: "call"}
 
 
 @dataclass(frozen=True, slots=True)
-class ChooseWays:
+class SelectControlSchedule:
     """After: each loop, branch and recursion has the ways that were weighed for it among the
     decisions, and the tree of uTasks says which it goes and counts the kernels that run.
     """

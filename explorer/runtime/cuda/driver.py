@@ -10,7 +10,7 @@ import numpy as np
 from explorer.codegen.cuda.persistent import MOVING, ProgramSource
 from explorer.codegen.cuda.simulator import run_program_source
 from explorer.errors import BadOption
-from explorer.runtime.dlpack import Lent
+from explorer.runtime.dlpack import BorrowedArray
 
 
 class Loaded(Protocol):
@@ -39,12 +39,12 @@ class Driver(Protocol):
     def make_room(self, count: int) -> None:
         """Memory of so many bytes, in the place of what there was."""
 
-    def write(self, at: int, array: np.ndarray | Lent, again: bool = False) -> None:
+    def write(self, at: int, array: np.ndarray | BorrowedArray, again: bool = False) -> None:
         """Copy an array there, behind what was asked for before; `again`: it is done for each run,
         so that what it takes is kept.
         """
 
-    def hand(self, at: int, array: Lent) -> None:
+    def hand(self, at: int, array: BorrowedArray) -> None:
         """Copy from there to an array that lies on the device; it is there then."""
 
     def read(self, at: int, array: np.ndarray) -> None:
@@ -76,9 +76,9 @@ class StandIn:
         """All poison: NaN as a float of any width."""
         self.memory = np.full(-(-count // 8) * 8, 0xFF, np.uint8)
 
-    def write(self, at: int, array: np.ndarray | Lent, again: bool = False) -> None:
+    def write(self, at: int, array: np.ndarray | BorrowedArray, again: bool = False) -> None:
         """At once."""
-        if isinstance(array, Lent):
+        if isinstance(array, BorrowedArray):
             raise BadOption(f"no array lies on {self.name}", where=self.name)
         bytes_ = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         self.memory[at : at + bytes_.size] = bytes_
@@ -88,7 +88,7 @@ class StandIn:
         bytes_ = array.reshape(-1).view(np.uint8)
         bytes_[:] = self.memory[at : at + bytes_.size]
 
-    def hand(self, at: int, array: Lent) -> None:
+    def hand(self, at: int, array: BorrowedArray) -> None:
         """Nothing lies there."""
         raise BadOption(f"no array lies on {self.name}", where=self.name)
 

@@ -20,7 +20,7 @@ from explorer.codegen.cuda.shared_arrays import STATIC_BYTES
 from explorer.errors import BadOption, DeviceFault
 from explorer.runtime.cuda.calls import Calls, address
 from explorer.runtime.cuda.driver import Loaded
-from explorer.runtime.dlpack import Lent
+from explorer.runtime.dlpack import BorrowedArray
 
 CAUSES: tuple[tuple[str, str], ...] = (  # of the driver's words, the first that is found counts
     ("OUT_OF_MEMORY", "has too little memory for what was asked of it"),
@@ -103,12 +103,12 @@ class Gpu:
         """What is asked for in the order of a stream."""
         return Calls(int(stream))
 
-    def write(self, at: int, array: np.ndarray | Lent, again: bool = False) -> None:
+    def write(self, at: int, array: np.ndarray | BorrowedArray, again: bool = False) -> None:
         """Through pinned memory, in the order of the stream; what lies on the device already, from
         there.
         """
         with self.told():
-            if isinstance(array, Lent):
+            if isinstance(array, BorrowedArray):
                 given = self._given(array)
                 self.calls.across(self.begin + at, address(given), given.nbytes)
                 return
@@ -120,7 +120,7 @@ class Gpu:
                 if not again:
                     self.calls.wait()  # then nobody needs it
 
-    def hand(self, at: int, array: Lent) -> None:
+    def hand(self, at: int, array: BorrowedArray) -> None:
         """In the order of the stream, which it waits for: others have theirs."""
         with self.told():
             given = self._given(array)
@@ -130,7 +130,7 @@ class Gpu:
             self.calls.across(address(given), self.begin + at, given.nbytes)
             self.calls.wait()
 
-    def _given(self, array: Lent) -> Any:
+    def _given(self, array: BorrowedArray) -> Any:
         """An array that lies on this device, as numba-cuda knows it."""
         if array.number not in (-1, self.number):
             what = f"an array lies on GPU {array.number}, and {self.name} is GPU {self.number}"

@@ -20,7 +20,7 @@ from explorer.runtime.cuda.deadlock import too_many
 from explorer.runtime.cuda.driver import Driver, Loaded
 from explorer.runtime.cuda.program import DeviceProgram
 from explorer.runtime.cuda.tables import Tables
-from explorer.runtime.dlpack import Lent, lent, writable
+from explorer.runtime.dlpack import BorrowedArray, borrow_array, writable
 
 
 class ProgramRun:
@@ -57,7 +57,7 @@ class ProgramRun:
         self._graph: Callable[[], None] | None = None
 
     def run(
-        self, inputs: Mapping[str, np.ndarray | Lent], out: Mapping[str, Any] | None = None
+        self, inputs: Mapping[str, np.ndarray | BorrowedArray], out: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The outputs by name: those of `out`, of whatever library and wherever they lie, or new
         arrays.
@@ -81,7 +81,7 @@ class ProgramRun:
         found = {}
         for name, at, shape, dtype in program.outputs():
             place = places.get(name)
-            if isinstance(place, Lent):
+            if isinstance(place, BorrowedArray):
                 driver.hand(at, place)
             else:
                 made = np.empty(shape, dtype)
@@ -91,13 +91,13 @@ class ProgramRun:
             found[name] = (out or {})[name] if name in places else made
         return found
 
-    def _place(self, name: str, given: Any) -> np.ndarray | Lent:
+    def _place(self, name: str, given: Any) -> np.ndarray | BorrowedArray:
         """Where an output goes, which fits there."""
         kinds = {n: (shape, dtype) for n, _, shape, dtype in self.program.outputs()}
         if name not in kinds:
             known = ", ".join(kinds)
             raise ShapeError(f"there is no output {name!r}; the outputs are {known}", where=name)
-        found = lent(name, given)
+        found = borrow_array(name, given)
         place = found if found is not None and not found.is_here else writable(name, given)
         for problem, what, found_, want in (
             (ShapeError, "have shape", tuple(place.shape), kinds[name][0]),

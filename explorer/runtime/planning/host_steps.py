@@ -9,7 +9,7 @@ from typing import TypeAlias
 from explorer.cost.levels import levels_of
 from explorer.devices.model import Device
 from explorer.grinder import BranchTask, LibraryTask, LoopTask, UProgram
-from explorer.grinder.scalar_barriers import loop_meets, side_meets
+from explorer.grinder.scalar_barriers import arm_needs_barrier, loop_needs_barrier
 from explorer.ir.program import Constant
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Overheads
@@ -77,7 +77,7 @@ class HostSteps:
         """
         rows = [(s.row, s.value) for s in loop.stacked if s.value != s.row]
         meetings = 2 + bool(rows or any(c.staging for c in loop.carried))
-        meetings += loop_meets(loop, self.program.values)
+        meetings += loop_needs_barrier(loop, self.program.values)
         copied = sum(self.copy_us(row, value) for row, value in rows)
         return meetings, copied + self.carried_us(loop)
 
@@ -85,7 +85,7 @@ class HostSteps:
         """How often all units meet from before they look at what decides a branch to its first side
         (1) or second one (2).
         """
-        return 1 + side_meets(branch, made, self.program.values)
+        return 1 + arm_needs_barrier(branch, made, self.program.values)
 
     def sided(self, branch: BranchTask, made: int) -> tuple[int, float]:
         """As `turned`, from the end of a branch's first side (1) or second one (2) on."""

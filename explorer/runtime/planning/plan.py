@@ -31,7 +31,11 @@ from explorer.runtime.planning.runs.sheet_times import SheetTimes
 from explorer.runtime.planning.runs.straight_runs import Run, run_of
 from explorer.runtime.planning.runs.task_times import TaskFact
 from explorer.runtime.planning.timeline import key_of, timeline, uses_of
-from explorer.runtime.planning.units.concurrent_control_flow import Dealt, Prices, ways_of_groups
+from explorer.runtime.planning.units.concurrent_control_flow import (
+    Prices,
+    UnitAssignment,
+    ways_of_groups,
+)
 from explorer.runtime.planning.units.recursion_ways import (
     ALONE,
     UNCOUNTED_TRIPS,
@@ -58,7 +62,7 @@ class Plan:
     units: VDevice
     planner: Planner
     recursions: Mapping[str, RecursionWay] = field(default_factory=dict)
-    groups: Mapping[str, Dealt] = field(default_factory=dict)
+    groups: Mapping[str, UnitAssignment] = field(default_factory=dict)
 
     @property
     def alone(self) -> frozenset[str]:
@@ -199,7 +203,7 @@ class Planner:
         units: VDevice,
         host: HostSteps,
         barrier_us: float | None = None,
-    ) -> tuple[Mapping[str, Schedule], Mapping[str, Dealt]]:
+    ) -> tuple[Mapping[str, Schedule], Mapping[str, UnitAssignment]]:
         """The schedules with those of what units do apart, and how each group runs; where a barrier
         takes so long, or as long as it does.
         """

@@ -19,13 +19,13 @@ from explorer.grinder import (
     Straight,
     UTask,
 )
-from explorer.grinder.independent_calls import first_of, groups
+from explorer.grinder.independent_calls import concurrent_groups, first_member_name
 from explorer.ir.decisions.wall import Brick, Gap, Wall
 from explorer.rammer import Schedule, VDevice
-from explorer.rammer.linearize import one_order
+from explorer.rammer.linearize import linearize
 from explorer.runtime.planning.host_steps import HostSteps
 from explorer.runtime.planning.timeline import key_of
-from explorer.runtime.planning.units.concurrent_control_flow import Dealt
+from explorer.runtime.planning.units.concurrent_control_flow import UnitAssignment
 from explorer.runtime.planning.units.recursion_ways import ALONE, APART, RecursionWay
 
 MOST_BRICKS = 1 << 20  # a loop's further trips are left out: a bound on memory, chosen
@@ -35,7 +35,7 @@ def planned_wall(
     parts: Sequence[UTask],
     schedules: Mapping[str, Schedule],
     recursions: Mapping[str, RecursionWay],
-    dealt: Mapping[str, Dealt],
+    dealt: Mapping[str, UnitAssignment],
     device: VDevice,
     host: HostSteps,
     policy: str = "",
@@ -77,7 +77,7 @@ class _Mason:
         self,
         schedules: Mapping[str, Schedule],
         recursions: Mapping[str, RecursionWay],
-        groups: Mapping[str, Dealt],
+        groups: Mapping[str, UnitAssignment],
         numbers: Mapping[str, int],
         units: int,
         host: HostSteps,
@@ -110,8 +110,8 @@ class _Mason:
         )
 
     def lay(self, parts: Sequence[UTask]) -> None:
-        for group in groups(parts):
-            found = self.groups.get(first_of(group))
+        for group in concurrent_groups(parts):
+            found = self.groups.get(first_member_name(group))
             if found is not None and found.units and self.own < 0:
                 self.apart(group, found.units)
                 continue
@@ -218,7 +218,7 @@ class _Mason:
         operators = {o.name: o for o in schedule.facts.operators}
         self.times[key] += 1
         for number, program in enumerate(schedule.programs, self.numbers[key]):
-            for row in one_order(program):
+            for row in linearize(program):
                 found, begin = operators[program.calls[row.call]], self.now
                 self.now += (row.last - row.first) * found.task_us
                 self.bricks.append(

@@ -23,7 +23,7 @@ from explorer.grinder import (
     UProgram,
     UTask,
 )
-from explorer.grinder.independent_calls import first_of, groups
+from explorer.grinder.independent_calls import concurrent_groups, first_member_name
 from explorer.rammer import Schedule
 from explorer.relax.memory.plan import Timeline
 
@@ -160,13 +160,15 @@ def key_of(part: Straight) -> str:
 
 
 def _walk(parts: Sequence[UTask], uses: Uses) -> None:
-    for group in groups(parts):
+    for group in concurrent_groups(parts):
         for part in group:
             begin = len(uses.blocks)
             _part(part, uses)
             if isinstance(part, LoopTask | BranchTask):
                 uses.spans[part.name] = range(begin, len(uses.blocks))
-        uses.groups[first_of(group)] = [p.name for p in group if not isinstance(p, Straight)]
+        uses.groups[first_member_name(group)] = [
+            p.name for p in group if not isinstance(p, Straight)
+        ]
 
 
 def _part(part: UTask, uses: Uses) -> None:

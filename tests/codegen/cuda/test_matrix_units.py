@@ -21,7 +21,7 @@ from explorer.devices.catalogue import device
 from explorer.errors import CheckFailed
 from explorer.ir.decisions.tiling import Block
 from explorer.ir.dtypes import numpy_dtype
-from explorer.rammer.device_sheet_kernels import pair_of
+from explorer.rammer.device_sheet_kernels import choose_pair
 from explorer.roller.blocks.gpu_candidates import grids
 from explorer.roller.blocks.shared_sums import sharing
 from explorer.roller.blocks.thread_block import launched
@@ -220,7 +220,7 @@ def test_a_unit_holds_as_many_blocks_as_is_planned(sheet: str) -> None:
     if why := why_not(gpu):
         pytest.skip(why)
     kernel = narrow(linear(2048, 2048, 2048, "none", {})).kernel
-    best = pair_of(grids(launched(kernel, {}), gpu), gpu).fastest
+    best = choose_pair(grids(launched(kernel, {}), gpu), gpu).fastest
     found = assemble(print_block(kernel, gpu, ENV, {}, best.block), gpu)
     assert best.block is not None and best.block.matrix
     assert found.occupancy.blocks >= best.resident(gpu)

@@ -13,7 +13,7 @@ from explorer.grinder import (
     Straight,
     UTask,
 )
-from explorer.grinder.independent_calls import groups
+from explorer.grinder.independent_calls import concurrent_groups
 from explorer.runtime.binding.launches.addresses import Addresses
 from explorer.runtime.binding.launches.call_rows import CallRows
 from explorer.runtime.binding.launches.control_rows import ControlRows
@@ -76,7 +76,7 @@ class _Writer:
         self.calls = CallRows(given, self.rows, self.addresses, self.parts)
 
     def parts(self, parts: Sequence[UTask]) -> None:
-        for group in groups(parts):
+        for group in concurrent_groups(parts):
             first, units = group[0], self.given.dealt_to(group)
             if isinstance(first, CallTask):
                 again = [part for part in group if isinstance(part, CallTask)]

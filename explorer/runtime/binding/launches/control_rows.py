@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from explorer.grinder import BranchTask, LoopTask, Straight, UTask
-from explorer.grinder.scalar_barriers import loop_meets, side_meets
+from explorer.grinder.scalar_barriers import arm_needs_barrier, loop_needs_barrier
 from explorer.runtime.binding.launches.addresses import Addresses
 from explorer.runtime.binding.launches.given import Given
 from explorer.runtime.binding.launches.unit_rows import Places, UnitRows
@@ -39,7 +39,7 @@ class ControlRows:
     def _arm(self, task: BranchTask, made: int) -> None:
         parts = task.then if made == 1 else task.orelse
         results = [(row[0], row[made]) for row in task.results]
-        self._looked(side_meets(task, made, self.given.program.values), parts)
+        self._looked(arm_needs_barrier(task, made, self.given.program.values), parts)
         self.parts(parts)
         self.rows.meet()
         for result, value in results:
@@ -68,7 +68,7 @@ class ControlRows:
         rows.apart = False
         if task.checked:
             exits.append((self._decide(task.going), 2))
-            self._looked(loop_meets(task, self.given.program.values), task.body)
+            self._looked(loop_needs_barrier(task, self.given.program.values), task.body)
         rows.meet()
         self.parts(task.body)
         self._carry(task)

@@ -9,7 +9,7 @@ from typing import Protocol
 from explorer.cached_property import cached_property
 from explorer.codegen.build import Argument
 from explorer.grinder import UProgram, UTask
-from explorer.grinder.independent_calls import first_of
+from explorer.grinder.independent_calls import first_member_name
 from explorer.ir.shapes.dims import Sizes, evaluate_dim
 from explorer.rammer import Schedule
 from explorer.runtime.planning.stacks import Frames
@@ -55,7 +55,7 @@ class Given:
 
     def dealt_to(self, group: Sequence[UTask]) -> Sequence[int]:
         """The units of loops and branches that are done apart; none of others."""
-        return self.dealt.get(first_of(group), ())
+        return self.dealt.get(first_member_name(group), ())
 
     def is_alone(self, recursion: str) -> bool:
         """Whether the first unit does a recursion while the others wait for its end."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from explorer.grinder import OperatorTask, Straight
 from explorer.ir.decisions.rprogram import Instruction, RProgram, Wait
-from explorer.rammer.linearize import one_order
+from explorer.rammer.linearize import linearize
 from explorer.rammer.transform import awaited
 from explorer.runtime.binding.launches.addresses import Addresses
 from explorer.runtime.binding.launches.given import Given
@@ -52,7 +52,7 @@ class KernelRows:
             shown = None if rows.alone else awaited(program.units)
             for unit in rows.taking:
                 mine: Sequence[Instruction] = (
-                    program.units[unit] if rows.together else one_order(program)
+                    program.units[unit] if rows.together else linearize(program)
                 )
                 steps = shown[unit] if shown else set[int]()
                 self._unit(unit, mine, program, by_name, number, steps)

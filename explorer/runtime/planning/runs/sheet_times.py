@@ -16,7 +16,7 @@ from explorer.ir.program import Program
 from explorer.ir.shapes.dims import Sizes
 from explorer.rammer import Facts, VDevice
 from explorer.rammer import Options as RammerOptions
-from explorer.rammer.device_sheet_kernels import Gridded, facts_of, vdevices_of
+from explorer.rammer.device_sheet_kernels import GridOperator, device_facts, virtual_devices
 from explorer.roller.blocks.gpu_candidates import comes_cold, grids_of
 from explorer.roller.blocks.remembered_grids import remembered_grids
 from explorer.roller.blocks.thread_block import launched
@@ -86,7 +86,7 @@ class SheetTimes:
         alone = rammer.policy_name == ALONE
         every = [
             [
-                Gridded(
+                GridOperator(
                     o.name,
                     self.of(o, sizes) if all(extents.shape(o.results[0])) else (),
                     waits,
@@ -96,5 +96,5 @@ class SheetTimes:
             ]
             for operators, reads in runs
         ]
-        for units in vdevices_of(every, self.device, alone, rammer.threads):
-            yield units, [facts_of(run, self.device, units, alone) for run in every]
+        for units in virtual_devices(every, self.device, alone, rammer.threads):
+            yield units, [device_facts(run, self.device, units, alone) for run in every]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from explorer.grinder import BranchTask, LoopTask, Straight, UTask
 from explorer.grinder.independent import is_lone, is_rest
-from explorer.grinder.independent_calls import first_of, groups
+from explorer.grinder.independent_calls import concurrent_groups, first_member_name
 from explorer.ir.decisions.candidate import Candidate
 from explorer.rammer import Facts, Options, Schedule, schedule
 from explorer.runtime.planning.allocations import recursions_of, straights
@@ -32,7 +32,7 @@ MEETINGS_APART = 2  # of all units, counted: before the members, and behind
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class UnitAssignment:
     """How a group of loops and branches runs: `units` has the unit of each, and is empty where all
     units do one after the other. `schedules` are those of a unit alone. `weighed` are both ways,
     by an entry of the group.
@@ -59,17 +59,17 @@ class Prices:
     device: str
     host: HostSteps
     storages: bool = False
-    found: dict[str, Dealt] = field(default_factory=dict)
+    found: dict[str, UnitAssignment] = field(default_factory=dict)
     one: dict[str, Schedule] = field(default_factory=dict)
 
-    def dealt(self, group: Sequence[UTask]) -> Dealt:
+    def dealt(self, group: Sequence[UTask]) -> UnitAssignment:
         """The way that was asked for, or that takes least by the model."""
-        name = first_of(group)
+        name = first_member_name(group)
         if name not in self.found:
             self.found[name] = self._dealt(group)
         return self.found[name]
 
-    def _dealt(self, group: Sequence[UTask]) -> Dealt:
+    def _dealt(self, group: Sequence[UTask]) -> UnitAssignment:
         at_work = {s.unit for w in self.schedules.values() for p in w.placement.programs for s in p}
         single, rests = len(at_work) < 2, [n for n, p in enumerate(group) if is_rest(p)]
         together = replace(self, barrier_us=0.0) if single else self
@@ -98,8 +98,8 @@ class Prices:
         if asked(group) == APART and not refused[APART]:
             ways.sort(key=lambda way: way.value != APART)
         if ways[0].value == TOGETHER:
-            return Dealt(TOGETHER, weighed=tuple(ways))
-        return Dealt(APART, units, alone, tuple(ways))
+            return UnitAssignment(TOGETHER, weighed=tuple(ways))
+        return UnitAssignment(APART, units, alone, tuple(ways))
 
     def why_not(self, group: Sequence[UTask]) -> str:
         """Why its members cannot run on units apart, or shall not; "" if they can."""
@@ -154,8 +154,8 @@ class Prices:
         Of units that copy a value, each copies its part, or one unit all that so many would.
         """
         total = 0.0
-        for group in groups(parts):
-            if self.barrier_us and first_of(group):
+        for group in concurrent_groups(parts):
+            if self.barrier_us and first_member_name(group):
                 total += self.dealt(group).weighed[0].cost_us
             else:
                 total += self.of_all(group, copying)
@@ -220,13 +220,13 @@ def shared(
     return tuple(found), max(busy)
 
 
-def ways_of_groups(parts: Sequence[UTask], prices: Prices) -> dict[str, Dealt]:
+def ways_of_groups(parts: Sequence[UTask], prices: Prices) -> dict[str, UnitAssignment]:
     """How each group runs, by the name of its first member; those in one that units do apart are
     done by their unit one after the other.
     """
-    found: dict[str, Dealt] = {}
-    for group in groups(parts):
-        name, apart = first_of(group), False
+    found: dict[str, UnitAssignment] = {}
+    for group in concurrent_groups(parts):
+        name, apart = first_member_name(group), False
         if name:
             found[name] = prices.dealt(group)
             apart = found[name].way == APART
@@ -237,8 +237,8 @@ def ways_of_groups(parts: Sequence[UTask], prices: Prices) -> dict[str, Dealt]:
 
 def groups_of(parts: Sequence[UTask]) -> Iterator[Sequence[UTask]]:
     """Every group, an outer one before those in it."""
-    for group in groups(parts):
-        if first_of(group):
+    for group in concurrent_groups(parts):
+        if first_member_name(group):
             yield group
         for body in bodies_of(group):
             yield from groups_of(body)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from explorer.grinder import BranchTask, CallTask, LoopTask, RecursionTask, Straight, UTask
-from explorer.grinder.independent_calls import widest
+from explorer.grinder.independent_calls import max_concurrency
 from explorer.ir.decisions.candidate import Candidate
 from explorer.rammer import Facts, Options, Schedule, schedule
 from explorer.runtime.planning.allocations import recursions_of, straights
@@ -59,7 +59,7 @@ def recursion_way(
     kernels_us = sum(schedules[key].wall.total_us for key in keys)
     met_us = barrier_us * (1 + meetings(task.body))
     alone_us = sum(found.wall.total_us for found in alone.values())
-    stacks = min(units, widest(task.body))
+    stacks = min(units, max_concurrency(task.body))
     weighed = {
         TOGETHER: (("kernels", kernels_us), ("barriers", met_us)),
         ALONE: (("kernels", alone_us),),
