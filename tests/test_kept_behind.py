@@ -21,7 +21,7 @@ from explorer.measure.turns import take_turns
 from tests.kept_programs import forgotten
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-LATE = "from explorer import cache; cache.behind.AFTER_S = 60; "
+LATE = "from explorer import cache; cache.background_writer.AFTER_S = 60; "
 
 
 @pytest.fixture(autouse=True)
