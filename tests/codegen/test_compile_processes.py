@@ -238,7 +238,7 @@ def test_helpers_are_as_many_as_idle_cores_and_work_allow(monkeypatch: pytest.Mo
 
 
 def test_progress_tells_of_every_kernel_in_words_that_can_be_shown() -> None:
-    path = Path(__file__).parents[1] / "data" / "tiny_resnet18.onnx"
+    path = Path(__file__).parents[1] / "data" / "tiny_mobilenetv2.onnx"
     rolled = explorer.compile(path, until="rolled").program
     both = [b.name for b in rolled.kernel_calls if b.kernel_call.efficient is not None]
     told: list[tuple[str, int, int]] = []
@@ -252,7 +252,7 @@ def test_progress_tells_of_every_kernel_in_words_that_can_be_shown() -> None:
 def test_an_error_in_the_second_code_of_a_call_names_its_operators(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = Path(__file__).parents[1] / "data" / "tiny_resnet18.onnx"
+    path = Path(__file__).parents[1] / "data" / "tiny_mobilenetv2.onnx"
     rolled = explorer.compile(path, until="rolled").program
     call = next(b for b in rolled.kernel_calls if b.kernel_call.efficient is not None)
     name = efficient_binding(call.name)

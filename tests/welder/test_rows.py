@@ -115,7 +115,7 @@ def test_two_layers_of_a_perceptron_stay_two_kernels(tmp_path: Path) -> None:
     assert len(kernels(after)) == 2
     graph = after.decisions.tile_graph
     assert graph is not None
-    assert any("two contractions" in s.refused for g in graph.groups for s in g.steps)
+    assert any("between two products" in s.refused for g in graph.groups for s in g.steps)
 
 
 def test_two_convolutions_stay_two_kernels(tmp_path: Path) -> None:

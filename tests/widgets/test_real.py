@@ -135,6 +135,6 @@ def test_the_inspector_says_how_a_convolution_is_done(algorithm: str, said: str)
     session = Session(explorer.compile("zoo:small_resnext29", options=options))
     name = "/stages.0.1/groups/conv/Conv"
     (operator,) = (o for o in session.house.operators if o.name == name)
-    text = data(session.house, session.now, session.walls, operator.name, session.plan)["tile"]
+    text = data(session, operator.name)["tile"]
     assert said in text["sentence"] and "inf" not in text["sentence"]
     assert text["sentence"].startswith("The convolution" if said else "Roller took")

@@ -20,7 +20,7 @@ from explorer.ir.stage import Stage
 from explorer.passes.simplify.substitution import with_reads
 from tests.widgets.drawn_geometry import ALL_SIZES, SIZES, problems
 from widgets.rooms import gallery
-from widgets.training import backward, backward_picture
+from widgets.training import backward, backward_picture, memory_front
 
 
 def loss(p: Any, x: Any) -> Any:
@@ -80,7 +80,8 @@ def test_a_step_has_its_pictures_in_the_house_under_gradients_and_code() -> None
     rows = widgets.data(c, "memory_time")
     assert len(line["x"]) == len(rows) > 2 and list(line["customdata"]) == [p.words for p in rows]
     (mine,) = (p for p in rows if p.taken)
-    assert list(taken["x"]) == [mine.peak_bytes / 2**20] and mine.words in told["said"]
+    (_, size), _ = memory_front.units(rows)
+    assert list(taken["x"]) == [mine.peak_bytes / size] and mine.words in told["said"]
     assert "recomputed" in session.answer("picture", {"room": "backward", "op": -1})["svg"]
 
 

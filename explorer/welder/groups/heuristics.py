@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from explorer.budget import size_text
 from explorer.ir.decisions.candidate import Refusal
 from explorer.ir.kernel import Apply, Compute, Expr, Kernel, reads
 from explorer.ir.kernels.kernel_size import expr_size
@@ -23,6 +22,7 @@ from explorer.welder.model import (
     loads_of,
     points,
 )
+from explorer.welder.tiles.capacity import in_words
 
 MOST_REPEATS = 2.0  # of a cheap value, before it is stored; chosen, no measurement kept
 MOST_CONTRACTIONS = 2  # of a group with other reductions; chosen
@@ -189,6 +189,6 @@ def _near(merge: Merge, facts: Facts) -> Refusal | None:
     if level == device.levels[-1].name:
         return None
     room = device.level(level).capacity_bytes or 0
-    text = f"{level} holds the {size_text(size)} between two products, each has its own tiles"
-    change = f"more than {size_text(room // 2)} between them"
+    text = f"{level} holds the {in_words(size)} between two products, each has its own tiles"
+    change = f"more than {in_words(room // 2)} between them"
     return Refusal("near", size, room // 2, text, change)
