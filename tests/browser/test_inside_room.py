@@ -14,7 +14,7 @@ from tests.widgets import made_by_hand as hand
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
-SAYS = """words => [...document.querySelectorAll(".house .drawn :is(svg.pic,p.words)")]
+SAYS = """words => [...document.querySelectorAll(".house :is(.see, .drawn :is(svg.pic,p.words))")]
     .some(n => (n.getAttribute("aria-label") ?? n.textContent).includes(words))"""
 CLIPPED = (Path(__file__).parent / "clipped.js").read_text("utf-8").split("\n", 1)[1]
 
@@ -31,7 +31,7 @@ def test_a_kernel_is_looked_into_from_the_page(browser: Browser, width: int, sch
         page.evaluate("driver.stage('EMITTED')")
         page.evaluate(f"driver.select({op})")
         page.evaluate("driver.go('inside')")
-        page.wait_for_function(SAYS, arg="nobody has looked")
+        page.wait_for_function(SAYS, arg="is not profiled yet")
         page.locator("#room .pw button", has_text="Look inside").click()
         page.wait_for_function(SAYS, arg="times as long", timeout=60_000)
         text = page.inner_text("#room .picture")

@@ -13,7 +13,7 @@ from tests.browser.over_session import saved_house, settle
 from widgets.session.session import Session
 
 pytestmark = pytest.mark.browser
-SAYS = """words => [...document.querySelectorAll(".house .drawn :is(svg.pic,p.words)")]
+SAYS = """words => [...document.querySelectorAll(".house :is(.see, .drawn :is(svg.pic,p.words))")]
     .some(n => (n.getAttribute("aria-label") ?? n.textContent).includes(words))"""
 
 

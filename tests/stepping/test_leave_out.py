@@ -58,7 +58,7 @@ def test_the_clock_is_asked_where_the_plan_is_another_one() -> None:
 def test_the_picture_asks_its_clock() -> None:
     session = Session(explorer.compile("zoo:tiny_bert"))
     picture = gallery.named("left_out")
-    assert "nobody has asked" in gallery.picture("left_out", session)[1].caption
+    assert "not compiled yet" in gallery.picture("left_out", session)[1].caption
     time_shown(session, picture, "")
     assert "without weld" in gallery.picture("left_out", session)[1].caption
 

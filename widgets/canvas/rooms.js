@@ -106,7 +106,7 @@ export function roomsView(ctx, picture) {
     controls(data.controls, ctx.op());
     if (table) put(drawn, tableOf(data.table)); else drawn.innerHTML = data.svg;
     const words = table ? [] : drawn.querySelectorAll("svg.pic text");
-    if (words.length === 1 && !drawn.querySelector("svg.pic :is(rect,path,circle)")) put(drawn, h("p", { class: "words" }, words[0].textContent)); // a sentence alone has lines
+    if (words.length === 1 && !drawn.querySelector("svg.pic :is(rect,path,circle)")) put(drawn, h("p", { class: "words" }, ctx.see ? known[room].words : words[0].textContent)); // a sentence alone has lines; where it stands above, what will be here
     const over = !table && data.figure ? chart : null, focused = chart.box.contains(chart.box.getRootNode().activeElement) ? chart : null;
     if (!table) steps = stepperBar(drawn, undefined, n => ctx.player?.moved(n));
     if (held !== null && held !== steps?.now) steps?.go(held);

@@ -182,7 +182,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
     ops = tuple(sorted(kernel_of(s, op).origins))
     title = s.house.label(about, ops)
     if found is None:
-        return _empty(f"nobody has looked into {title} yet")
+        return _empty(f"{title} is not profiled yet")
     return found, figure(found, s.view.size, title), table(found, title, ops)
 
 

@@ -105,7 +105,7 @@ def _draw(s: OnShow, op: str) -> Drawn:
     if found is None:
         c = s.now.compiled
         asked = [(x.name, round(x.seconds, 4)) for x in c.snapshots]
-        words = "each step left out alone: nobody has asked yet"
+        words = "each step left out alone: not compiled yet"
         return (
             (),
             nothing(words)[1],
