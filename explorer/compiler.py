@@ -117,7 +117,7 @@ def pipeline(options: Options, device: Device) -> tuple[Step, ...]:
         Step("share long folds", Stage.LEGALIZED, _sharing(device)),
         *(fuse if options.relax.fuse else ()),
         *lift,
-        *_both_sides(options, device, price),
+        *_if_conversion(options, device, price),
         Step("grind control flow", Stage.TASKED, Grind(options.grinder)),
         Step("weld", Stage.WELDED, Weld(device, price, grouping)),
         *(
@@ -162,7 +162,7 @@ def _measuring_ways(options: Options, device: Device) -> tuple[Step, ...]:
     return (Step("measure ways", Stage.RAMMED, MeasureWays(device, count)),) if count else ()
 
 
-def _both_sides(options: Options, device: Device, price: PriceOf) -> tuple[Step, ...]:
+def _if_conversion(options: Options, device: Device, price: PriceOf) -> tuple[Step, ...]:
     """Small branches are computed on both sides, where no other schedule was asked for."""
     grinder = options.grinder
     if grinder.schedule != "auto" or not grinder.inline_branches:

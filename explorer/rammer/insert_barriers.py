@@ -1,4 +1,4 @@
-"""All units meet where an operator would wait for too many of them one by one."""
+"""Global barriers where an operator would wait for too many units one by one."""
 
 from __future__ import annotations
 

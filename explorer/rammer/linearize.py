@@ -1,4 +1,4 @@
-"""All bricks of an rProgram in one order that its waits allow: what a unit does alone."""
+"""A single order of all tasks of an rProgram that respects its waits, for one unit alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from explorer.ir.decisions.rprogram import RProgram, Run
 
 
 def linearize(program: RProgram) -> tuple[Run, ...]:
-    """Its Runs, so that none stands before one that its unit waits for: first those of the call
-    that comes first.
-    """
+    """Return the Runs of all units in an order that respects every Wait, earlier calls first."""
     at, ended = [0] * len(program.units), [0] * len(program.units)
     out: list[Run] = []
     while True:

@@ -298,8 +298,8 @@ export function mount(el, host) {
     put(waiting, h("div", { class: "none" }, h("h3", {}, head), h("p", {}, words), h("div", { class: "ways" }, ways)));
     waiting.hidden = false;
   }
-  /** Which call takes the most time, where that is not the selected one. */
-  const most_ = top => top < 0 || lit.has(top) ? "" : `; ${ctx.callLabel(top)} takes the most, ${Math.round(wall.facts(new Set([top])).call * 100)} %`;
+  /** The call that takes the most time, in words, unless it is selected. */
+  const busiest = top => top < 0 || lit.has(top) ? "" : `; ${ctx.callLabel(top)} takes the most, ${Math.round(wall.facts(new Set([top])).call * 100)} %`;
   /** What the wall says: its sentences, and the legend with the shares of time. */
   function walled() {
     if (onShow().live !== "wall" || state.table) return;
@@ -309,7 +309,7 @@ export function mount(el, host) {
     see.show([
       [[plural(units, unit), "core"], [units === 1 ? " is " : " are ", ""], [share(shares.busy), "busy"], [" busy.", ""]],
       most ? [["Most idle time is ", ""], [`${most[1]}, ${share(shares[most[0]])}`, `idle ${most[0]}`], [".", ""]] : [["No core is idle.", ""]],
-      state.op >= 0 ? call ? [[name, "op"], [" takes ", ""], [share(call), "op"], [` of the busy time${most_(top)}.`, ""]] : [[name, ""], [" is on no core.", ""]] : [[`Select an operator to see its tasks${most_(top)}.`, ""]]]);
+      state.op >= 0 ? call ? [[name, "op"], [" takes ", ""], [share(call), "op"], [` of the busy time${busiest(top)}.`, ""]] : [[name, ""], [" is on no core.", ""]] : [[`Select an operator to see its tasks${busiest(top)}.`, ""]]]);
     const used = new Set(calls().map(c => c[1])), hatch = key => s("svg", { width: 16, height: 12 }, s("rect", { x: 0.5, y: 0.5, width: 15, height: 11, fill: `url(#${prefix}g-${key})`, stroke: "var(--edge)" }));
     const item = (lights, mark, text) => h("span", { class: "hl0", onpointerenter: () => wall.light([lights.split(" ")]), onpointerleave: () => wall.light([]) }, mark, text);
     put(legend, h("div", {}, h("b", {}, `busy ${share(shares.busy)}`), host.get("families").filter(f => used.has(f)).map(f => item(`fam:${f}`, ctx.familyMark(f), f))),

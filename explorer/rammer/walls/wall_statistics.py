@@ -41,7 +41,7 @@ class WallStatistics:
 
 
 def wall_statistics(wall: Wall, per_core: int = 1) -> WallStatistics:
-    """What a wall comes to; `per_core` units are one core."""
+    """Return the statistics of a wall; `per_core` units are one core."""
     overhead = sum(g.end_us - g.start_us for g in wall.gaps if g.cause == "launch" and g.unit == 0)
     return WallStatistics(
         wall.policy, wall.device, wall.kind, wall.units, per_core, len(wall.bricks),

@@ -1,4 +1,4 @@
-"""Pictures that are drawn beside: one that takes long tells how far it is, and can be cancelled."""
+"""Pictures drawn in a thread, with progress and cancellation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from widgets.session.timing.jobs import Job
 def begin_picture(
     s: Changing, room: str, op: int = -1, device: str = "", rank: int = -1, **more: Any
 ) -> Any:
-    """Begin to draw a picture of what is on show now, beside: what is drawn at once comes with the
-    answer, all else with that of its job.
-    """
-    now = copy(s)  # what is on show may change meanwhile
+    """Draw a picture in a thread; a quick one comes with this answer, others with that of `job`."""
+    now = copy(s)  # a knob may be turned meanwhile
 
     def work(job: Job) -> Any:
         with telling(job.at), cancellable(job.stop.is_set):
